@@ -1,0 +1,113 @@
+"""GPUs, NICs, NVMe controllers, block devices and mounts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gdsctl.record import Record
+
+
+class NvLink(Record, frozen=True):
+    """`peer`: PCI address of the other GPU, or "switch"; `count`: links; `version`: NVLink generation."""
+
+    peer: str
+    count: int
+    version: int | None = None
+
+
+class Gpu(Record, frozen=True):
+    """`kind`: datacenter | workstation | geforce | integrated | vgpu | other-accelerator | unknown."""
+
+    index: int
+    address: str | None
+    name: str | None = None
+    uuid: str | None = None
+    bar1_bytes: int | None = None
+    compute_capability: str | None = None
+    memory_bytes: int | None = None
+    nvlinks: tuple[NvLink, ...] = ()
+    c2c: bool | None = None
+    kind: str = "unknown"
+
+
+class Nic(Record, frozen=True):
+    """One PCI function (or virtual RDMA device) that moves network bytes; several ports give several records."""
+
+    address: str | None
+    netdevs: tuple[str, ...] = ()
+    rdma_device: str | None = None
+    link_layer: str | None = None
+    rate_gbps: float | None = None
+    state: str | None = None
+    ipv4: tuple[str, ...] = ()
+    bond: str | None = None
+    vendor: str | None = None
+
+
+class Nvme(Record, frozen=True):
+    """An NVMe controller. `address`: PCI address, None for fabrics; `multipath`: its namespaces sit behind a head."""
+
+    name: str
+    address: str | None = None
+    transport: str | None = None
+    traddr: str | None = None
+    subsystem: str | None = None
+    namespaces: tuple[str, ...] = ()
+    driver: str | None = None
+    cmb_bytes: int | None = None
+    multipath: bool | None = None
+    model: str | None = None
+    numa_node: int | None = None
+    host_traddr: str | None = None
+    host_iface: str | None = None
+
+
+class Block(Record, frozen=True):
+    """`members`: names of the NVMe controllers (or other leaf disks) under it; `integrity`: is_integrity_capable."""
+
+    name: str
+    kind: Literal["disk", "part", "md", "dm", "loop", "network"] = "disk"
+    slaves: tuple[str, ...] = ()
+    level: str | None = None
+    members: tuple[str, ...] = ()
+    integrity: bool | None = None
+    major_minor: str | None = None
+    size_bytes: int | None = None
+    logical_block_bytes: int | None = None
+    udev: dict[str, str] | None = None
+
+
+class Backing(Record, frozen=True):
+    """What a mount's bytes rest on. `nvme`: controller names; `nics`: RDMA device or netdev names; `server`: as mounted."""
+
+    kind: Literal[
+        "nvme",
+        "nvme-of",
+        "md",
+        "dm",
+        "nfs",
+        "wekafs",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "virtiofs",
+        "overlay",
+        "tmpfs",
+        "network",
+        "other",
+    ] = "other"
+    nvme: tuple[str, ...] = ()
+    nics: tuple[str, ...] = ()
+    transport: str | None = None
+    server: str | None = None
+
+
+class Mount(Record, frozen=True):
+    target: str
+    source: str | None = None
+    fstype: str = ""
+    options: tuple[str, ...] = ()
+    device: str | None = None
+    backing: Backing = Backing()
+    major_minor: str | None = None
+    can_hold_data: bool = True

@@ -1,0 +1,128 @@
+"""Kernel, modules, drivers, GDS and the container they are seen from."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from gdsctl.record import Record
+
+
+class Platform(Record, frozen=True):
+    """`kernel_config`: CONFIG_* -> y | m | n for the options gdsctl looks at; `symbols`: kernel symbol -> exported."""
+
+    hostname: str | None = None
+    kernel: str | None = None
+    kernel_version: tuple[int, int, int] | None = None
+    arch: str | None = None
+    cmdline: str | None = None
+    cpu_vendor: str | None = None
+    cpu_model: str | None = None
+    cpu_family: int | None = None
+    sockets: int | None = None
+    product: str | None = None
+    virtualization: str | None = None
+    secure_boot: bool | None = None
+    os_id: str | None = None
+    os_version: str | None = None
+    kernel_config: dict[str, str] | None = None
+    symbols: dict[str, bool] | None = None
+    kernel_log: tuple[str, ...] | None = None
+
+
+class IommuGroup(Record, frozen=True):
+    id: str
+    type: str | None = None
+    devices: tuple[str, ...] = ()
+
+
+class Iommu(Record, frozen=True):
+    """`evidence`: one sentence a source, strongest first."""
+
+    state: Literal["off", "passthrough", "translated", "unknown"] = "unknown"
+    evidence: tuple[str, ...] = ()
+    groups: tuple[IommuGroup, ...] = ()
+
+
+class Module(Record, frozen=True):
+    loaded: bool | None
+    version: str | None = None
+    size: int | None = None
+    license: str | None = None
+    used_by: tuple[str, ...] = ()
+    parameters: dict[str, str] | None = None
+    taint: str | None = None
+
+
+class NvfsHook(Record, frozen=True):
+    """Does the storage module export what nvidia-fs registers with? `symbol`: exported; `wanted_symbol`: asked for.
+
+    `mismatched` is true where one of the pair v1/v2 is exported and the other is wanted.
+    """
+
+    state: Literal["patched", "stock", "not_loaded", "unknown"] = "unknown"
+    symbol: str | None = None
+    wanted_symbol: str | None = None
+    registered: bool | None = None
+    mismatched: bool = False
+
+
+class NvidiaDriver(Record, frozen=True):
+    """`registry_dwords`: parsed NVreg_RegistryDwords of the running driver.
+
+    `modprobe_registry_dwords`: what modprobe.d would give at the next load (None: not readable).
+    `sources`: field -> file or command it came from.
+    """
+
+    version: str | None = None
+    kind: Literal["open", "proprietary", "unknown"] = "unknown"
+    params: dict[str, str] | None = None
+    registry_dwords: dict[str, str] | None = None
+    modprobe_registry_dwords: dict[str, str] | None = None
+    modprobe_files: dict[str, str] | None = None
+    sources: dict[str, str] = {}
+
+
+class NvidiaFs(Record, frozen=True):
+    """`registered`: names in /proc/driver/nvidia-fs/modules; `acs_bridges`: PCI bridges with any ACS bit on."""
+
+    loaded: bool | None = None
+    version: str | None = None
+    device_nodes: tuple[str, ...] | None = None
+    registered: tuple[str, ...] | None = None
+    acs_bridges: tuple[str, ...] | None = None
+    stats: dict[str, Any] | None = None
+    rw_stats_enabled: bool | None = None
+    peer_distance: tuple[dict[str, Any], ...] | None = None
+
+
+class CufileConfig(Record, frozen=True):
+    """What the node's library would merge. `files`: paths in order read; `problems`: one line a problem.
+
+    `texts`: path -> text, kept for lint; `env`: CUFILE_* of the environment gdsctl ran in.
+    """
+
+    files: tuple[str, ...] | None = None
+    merged: dict[str, Any] | None = None
+    problems: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    texts: dict[str, str] = {}
+
+
+class Gds(Record, frozen=True):
+    """`version`: of libcufile as the package counts (1.14.1); `libcufile`: its path; `gdscheck`: parsed report."""
+
+    version: str | None = None
+    libcufile: str | None = None
+    gdscheck: dict[str, Any] | None = None
+    cufile_config: CufileConfig = CufileConfig()
+    udev_rule_md: bool | None = None
+
+
+class Container(Record, frozen=True):
+    """`kind`: docker | podman | kubernetes | lxc | none | unknown."""
+
+    kind: str | None = None
+    has_udev_db: bool | None = None
+    has_cufile_json: bool | None = None
+    memlock_bytes: int | None = None
+    evidence: tuple[str, ...] = ()
