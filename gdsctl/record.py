@@ -9,7 +9,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A row of facts. Field names carry their unit (`_bytes`, `_gts`, `_gbps`); None means not known or none."""
 
 
-class Warned(Record, kw_only=True):
+class Warned(Record, frozen=True, kw_only=True):
     """A line that a parser could not read, and why."""
 
     line: int

@@ -7,7 +7,7 @@ from typing import Literal
 from gdsctl.record import Record
 
 
-class NvLink(Record, kw_only=True):
+class NvLink(Record, frozen=True, kw_only=True):
     """`peer`: PCI address of the other GPU, or "switch"; `count`: links; `version`: NVLink generation."""
 
     peer: str
@@ -15,7 +15,7 @@ class NvLink(Record, kw_only=True):
     version: int | None = None
 
 
-class Gpu(Record, kw_only=True):
+class Gpu(Record, frozen=True, kw_only=True):
     """`kind`: datacenter | workstation | geforce | integrated | vgpu | other-accelerator | unknown."""
 
     index: int
@@ -30,7 +30,7 @@ class Gpu(Record, kw_only=True):
     kind: str = "unknown"
 
 
-class Nic(Record, kw_only=True):
+class Nic(Record, frozen=True, kw_only=True):
     """One PCI function (or virtual RDMA device) that moves network bytes; several ports give several records."""
 
     address: str | None
@@ -44,7 +44,7 @@ class Nic(Record, kw_only=True):
     vendor: str | None = None
 
 
-class Nvme(Record, kw_only=True):
+class Nvme(Record, frozen=True, kw_only=True):
     """An NVMe controller. `address`: PCI address, None for fabrics; `multipath`: its namespaces sit behind a head."""
 
     name: str
@@ -62,7 +62,7 @@ class Nvme(Record, kw_only=True):
     host_iface: str | None = None
 
 
-class Block(Record, kw_only=True):
+class Block(Record, frozen=True, kw_only=True):
     """`members`: names of the NVMe controllers (or other leaf disks) under it; `integrity`: is_integrity_capable."""
 
     name: str
@@ -77,7 +77,7 @@ class Block(Record, kw_only=True):
     udev: dict[str, str] | None = None
 
 
-class Backing(Record, kw_only=True):
+class Backing(Record, frozen=True, kw_only=True):
     """What a mount's bytes rest on. `nvme`: controller names; `nics`: RDMA device or netdev names; `server`: as mounted."""
 
     kind: Literal[
@@ -102,7 +102,7 @@ class Backing(Record, kw_only=True):
     server: str | None = None
 
 
-class Mount(Record, kw_only=True):
+class Mount(Record, frozen=True, kw_only=True):
     target: str
     source: str | None = None
     fstype: str = ""

@@ -12,7 +12,7 @@ RouteName = Literal["nvidia-fs", "p2pdma", "c2c", "rdma", "compat", "none", "unk
 Severity = Literal["critical", "error", "warning", "info"]
 
 
-class Pair(Record, kw_only=True, rename={"class_": "class"}):
+class Pair(Record, frozen=True, kw_only=True, rename={"class_": "class"}):
     """One GPU and one peer. `hops`: bridges from the GPU up to the meeting point and down to the peer."""
 
     gpu: str
@@ -28,7 +28,7 @@ class Pair(Record, kw_only=True, rename={"class_": "class"}):
     bottleneck_at: str | None = None
 
 
-class Evidence(Record, kw_only=True):
+class Evidence(Record, frozen=True, kw_only=True):
     """`fact`: what was looked at; `value`: what it said; `source`: file or command."""
 
     fact: str
@@ -36,7 +36,7 @@ class Evidence(Record, kw_only=True):
     source: str
 
 
-class Remedy(Record, kw_only=True):
+class Remedy(Record, frozen=True, kw_only=True):
     """`commands` may be pasted into a root shell; names from the node are quoted in them."""
 
     text: str
@@ -46,7 +46,7 @@ class Remedy(Record, kw_only=True):
     risk: str | None = None
 
 
-class Finding(Record, kw_only=True):
+class Finding(Record, frozen=True, kw_only=True):
     """`blocks`: routes that it makes impossible; `source`: document that says so.
 
     `certain` false: a fact behind it is unknown, and `settle_with` names the command that would tell.
@@ -63,7 +63,7 @@ class Finding(Record, kw_only=True):
     source: str = ""
 
 
-class Route(Record, kw_only=True):
+class Route(Record, frozen=True, kw_only=True):
     """How the bytes of one GPU and one mount travel today."""
 
     gpu: str

@@ -14,12 +14,12 @@ from gdsctl.record import Record
 SCHEMA_VERSION = "1"
 
 
-class Tool(Record, kw_only=True):
+class Tool(Record, frozen=True, kw_only=True):
     name: str
     version: str
 
 
-class SourceInfo(Record, kw_only=True):
+class SourceInfo(Record, frozen=True, kw_only=True):
     """Where the facts came from. `path`: what the user named; `captured_at`: ISO time; `note`: e.g. "synthetic"."""
 
     kind: Literal["live", "snapshot", "tree", "assembled"]
@@ -30,11 +30,11 @@ class SourceInfo(Record, kw_only=True):
     note: str | None = None
 
 
-class Pci(Record, kw_only=True):
+class Pci(Record, frozen=True, kw_only=True):
     devices: tuple[PciDevice, ...] = ()
 
 
-class NumaNode(Record, kw_only=True):
+class NumaNode(Record, frozen=True, kw_only=True):
     id: int
     cpus: str | None = None
     memory_bytes: int | None = None
@@ -42,11 +42,11 @@ class NumaNode(Record, kw_only=True):
     distances: tuple[int, ...] = ()
 
 
-class Numa(Record, kw_only=True):
+class Numa(Record, frozen=True, kw_only=True):
     nodes: tuple[NumaNode, ...] = ()
 
 
-class Node(Record, kw_only=True):
+class Node(Record, frozen=True, kw_only=True):
     """Facts only. `gaps` says which Nones are unknowns and why; a None without a gap means "none" or "does not apply"."""
 
     source: SourceInfo
@@ -73,7 +73,7 @@ class Node(Record, kw_only=True):
         return next((g for g in self.gaps if g.section == section and g.field == field and g.key in (key, None)), None)
 
 
-class Report(Record, kw_only=True):
+class Report(Record, frozen=True, kw_only=True):
     """The `inspect` document: facts, pairs, routes, findings and what stayed unknown."""
 
     schema_version: str = SCHEMA_VERSION

@@ -55,7 +55,7 @@ def address_key(address: str) -> tuple[int, int, int, int]:
     return int(domain or "0", 16), int(bus, 16), int(device, 16), int(function)
 
 
-class Link(Record, kw_only=True):
+class Link(Record, frozen=True, kw_only=True):
     """PCIe link of a function to the port above it. None: not known or no link."""
 
     speed_gts: float | None = None
@@ -64,7 +64,7 @@ class Link(Record, kw_only=True):
     max_width: int | None = None
 
 
-class Acs(Record, kw_only=True):
+class Acs(Record, frozen=True, kw_only=True):
     """Access Control Services of one function. `redirects`: None where the control register could not be read."""
 
     state: AcsState = "unreadable"
@@ -73,18 +73,18 @@ class Acs(Record, kw_only=True):
     redirects: bool | None = None
 
 
-class Bar(Record, kw_only=True):
+class Bar(Record, frozen=True, kw_only=True):
     index: int
     size_bytes: int
     prefetchable: bool
 
 
-class Sriov(Record, kw_only=True):
+class Sriov(Record, frozen=True, kw_only=True):
     is_vf: bool = False
     physfn: str | None = None
 
 
-class PciDevice(Record, kw_only=True, rename={"class_": "class"}):
+class PciDevice(Record, frozen=True, kw_only=True, rename={"class_": "class"}):
     """One PCI function. `parent`: the bridge above, None on a root bus or where it is not known.
 
     `kind_inferred` is true where the PCIe capability could not be read and the kind follows from the tree's shape.

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from gdsctl.record import Record
 
 
-class Platform(Record, kw_only=True):
+class Platform(Record, frozen=True, kw_only=True):
     """`kernel_config`: CONFIG_* -> y | m | n for the options gdsctl looks at; `symbols`: kernel symbol -> exported."""
 
     hostname: str | None = None
@@ -29,13 +29,13 @@ class Platform(Record, kw_only=True):
     kernel_log: tuple[str, ...] | None = None
 
 
-class IommuGroup(Record, kw_only=True):
+class IommuGroup(Record, frozen=True, kw_only=True):
     id: str
     type: str | None = None
     devices: tuple[str, ...] = ()
 
 
-class Iommu(Record, kw_only=True):
+class Iommu(Record, frozen=True, kw_only=True):
     """`evidence`: one sentence a source, strongest first."""
 
     state: Literal["off", "passthrough", "translated", "unknown"] = "unknown"
@@ -43,7 +43,7 @@ class Iommu(Record, kw_only=True):
     groups: tuple[IommuGroup, ...] = ()
 
 
-class Module(Record, kw_only=True):
+class Module(Record, frozen=True, kw_only=True):
     loaded: bool | None
     version: str | None = None
     size: int | None = None
@@ -53,7 +53,7 @@ class Module(Record, kw_only=True):
     taint: str | None = None
 
 
-class NvfsHook(Record, kw_only=True):
+class NvfsHook(Record, frozen=True, kw_only=True):
     """Does the storage module export what nvidia-fs registers with? `symbol`: exported; `wanted_symbol`: asked for.
 
     `mismatched` is true where one of the pair v1/v2 is exported and the other is wanted.
@@ -66,7 +66,7 @@ class NvfsHook(Record, kw_only=True):
     mismatched: bool = False
 
 
-class NvidiaDriver(Record, kw_only=True):
+class NvidiaDriver(Record, frozen=True, kw_only=True):
     """`registry_dwords`: parsed NVreg_RegistryDwords of the running driver.
 
     `modprobe_registry_dwords`: what modprobe.d would give at the next load (None: not readable).
@@ -82,7 +82,7 @@ class NvidiaDriver(Record, kw_only=True):
     sources: dict[str, str] = {}
 
 
-class NvidiaFs(Record, kw_only=True):
+class NvidiaFs(Record, frozen=True, kw_only=True):
     """`registered`: names in /proc/driver/nvidia-fs/modules; `acs_bridges`: PCI bridges with any ACS bit on."""
 
     loaded: bool | None = None
@@ -95,7 +95,7 @@ class NvidiaFs(Record, kw_only=True):
     peer_distance: tuple[dict[str, Any], ...] | None = None
 
 
-class CufileConfig(Record, kw_only=True):
+class CufileConfig(Record, frozen=True, kw_only=True):
     """What the node's library would merge. `files`: paths in order read; `problems`: one line a problem.
 
     `texts`: path -> text, kept for lint; `env`: CUFILE_* of the environment gdsctl ran in.
@@ -108,7 +108,7 @@ class CufileConfig(Record, kw_only=True):
     texts: dict[str, str] = {}
 
 
-class Gds(Record, kw_only=True):
+class Gds(Record, frozen=True, kw_only=True):
     """`version`: of libcufile as the package counts (1.14.1); `libcufile`: its path; `gdscheck`: parsed report."""
 
     version: str | None = None
@@ -118,7 +118,7 @@ class Gds(Record, kw_only=True):
     udev_rule_md: bool | None = None
 
 
-class Container(Record, kw_only=True):
+class Container(Record, frozen=True, kw_only=True):
     """`kind`: docker | podman | kubernetes | lxc | none | unknown."""
 
     kind: str | None = None

@@ -9,7 +9,7 @@ from gdsctl.record import Record
 GapReason = Literal["absent", "denied", "error", "timeout", "unsupported"]
 
 
-class Gap(Record, kw_only=True):
+class Gap(Record, frozen=True, kw_only=True):
     """A fact that is missing from a record.
 
     `section`: path of the list or object in the document ("pci/devices", "platform"); `key`: the record's address or
@@ -25,7 +25,7 @@ class Gap(Record, kw_only=True):
     settle_with: str | None = None
 
 
-class Unknown(Record, kw_only=True):
+class Unknown(Record, frozen=True, kw_only=True):
     """A Gap as the document shows it: `pointer` is a JSON pointer to the null."""
 
     pointer: str
