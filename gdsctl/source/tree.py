@@ -1,0 +1,175 @@
+"""A folder or an archive laid out like `/`, read without ever leaving it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Protocol
+
+from gdsctl.source.base import FILE_LIMIT, Missing
+
+_MAX_LINKS = 40  # as the kernel's own limit, path_resolution(7)
+
+
+class Files(Protocol):
+    """The raw tree: paths are relative to its root, without leading slash, links not followed; OSError as the kernel's."""
+
+    def kind(self, path: str) -> str:
+        """`file`, `dir`, `link` or `other`; FileNotFoundError or NotADirectoryError where nothing stands."""
+
+    def content(self, path: str) -> bytes: ...
+    def listing(self, path: str) -> list[str]: ...
+    def target(self, path: str) -> str: ...
+
+
+class FolderFiles:
+    """A folder of the file system as a raw tree."""
+
+    def __init__(self, root: str) -> None:
+        self._root = os.path.join(root, "")
+
+    def kind(self, path: str) -> str:
+        mode = os.lstat(self._root + path).st_mode
+        if stat.S_ISREG(mode):
+            return "file"
+        return "dir" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "other"
+
+    def content(self, path: str) -> bytes:
+        return read_file(self._root + path)
+
+    def listing(self, path: str) -> list[str]:
+        return os.listdir(self._root + path)
+
+    def target(self, path: str) -> str:
+        return os.readlink(self._root + path)
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of a regular file, whatever size it claims (procfs says 0); OSError with EFBIG above FILE_LIMIT.
+
+    Opened without waiting, so that a FIFO or a device under a file's name cannot hang the reader.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        first = os.read(descriptor, 65536)
+        if not first:
+            return b""
+        chunks = [first]
+        size = len(first)
+        while chunk := os.read(descriptor, 1 << 20):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > FILE_LIMIT:
+                raise OSError(errno.EFBIG, f"more than {FILE_LIMIT} bytes")
+        return b"".join(chunks)
+    finally:
+        os.close(descriptor)
+
+
+def missing(error: OSError) -> Missing:
+    """The reason behind an OSError."""
+    detail = error.strerror or str(error)
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return Missing(status="absent", detail=detail)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return Missing(status="denied", detail=detail)
+    return Missing(status="error", detail=f"{errno.errorcode.get(error.errno or 0, 'error')}: {detail}")
+
+
+class Tree:
+    """Reads by absolute path inside a raw tree. Links, absolute ones too, are followed inside the root only.
+
+    A path is absent where an ancestor's listing lacks the next component; a wholly missing top-level folder was not
+    captured.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._folders: dict[str, str | Missing] = {"": ""}
+
+    def read(self, path: str) -> bytes | Missing:
+        found = self._locate(path)
+        if isinstance(found, Missing):
+            return found
+        try:
+            return self._files.content(found)
+        except OSError as error:
+            return missing(error)
+
+    def names(self, path: str) -> tuple[str, ...] | Missing:
+        found = self._folder(path.strip("/"))
+        if isinstance(found, Missing):
+            return found
+        try:
+            return tuple(sorted(self._files.listing(found)))
+        except OSError as error:
+            return missing(error)
+
+    def real(self, path: str) -> str | Missing:
+        found = self._locate(path)
+        return found if isinstance(found, Missing) else "/" + found
+
+    def exists(self, path: str) -> bool | Missing:
+        found = self._locate(path, follow=False)
+        if isinstance(found, Missing):
+            return False if found.status == "absent" else found
+        return True
+
+    def _folder(self, path: str) -> str | Missing:
+        """The canonical place of a folder; remembered, since thousands of files share a few hundred folders."""
+        known = self._folders.get(path)
+        if known is None:
+            known = self._folders[path] = self._walk(path, _MAX_LINKS)
+        return known
+
+    def _locate(self, path: str, *, follow: bool = True) -> str | Missing:
+        folder, _, name = path.strip("/").rpartition("/")
+        parent = self._folder(folder)
+        if isinstance(parent, Missing):
+            return parent
+        place = f"{parent}/{name}" if parent else name
+        try:
+            kind = self._files.kind(place)
+            if kind == "link" and follow:
+                return self._walk(self._joined(parent, self._files.target(place)), _MAX_LINKS)
+        except OSError as error:
+            return self._why(error, place)
+        return place
+
+    def _walk(self, path: str, links: int) -> str | Missing:
+        done = ""
+        todo = [part for part in path.split("/") if part and part != "."][::-1]
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                done = done.rpartition("/")[0]
+                continue
+            place = f"{done}/{part}" if done else part
+            try:
+                if self._files.kind(place) != "link":
+                    done = place
+                    continue
+                links -= 1
+                if links < 0:
+                    return Missing(status="error", detail="ELOOP: too many links")
+                target = self._files.target(place)
+            except OSError as error:
+                return self._why(error, place)
+            if target.startswith("/"):
+                done = ""
+            todo += [piece for piece in target.split("/") if piece and piece != "."][::-1]
+        return done
+
+    @staticmethod
+    def _joined(folder: str, target: str) -> str:
+        return target.lstrip("/") if target.startswith("/") else f"{folder}/{target}"
+
+    @staticmethod
+    def _why(error: OSError, place: str) -> Missing:
+        reason = missing(error)
+        if reason.status == "absent" and "/" not in place:
+            return Missing(status="not_captured", detail=f"/{place} is not part of this tree")
+        return reason
