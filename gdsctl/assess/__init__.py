@@ -1,0 +1,1 @@
+"""Node to verdicts: pairs, findings, routes. Rules are the only place where a condition is judged."""

@@ -1,0 +1,71 @@
+"""libcufile's dynamic routing: where it stages the bytes of a GPU that has no NIC of the mount near by.
+
+Source: NVIDIA GDS Overview Guide, 'Dynamic Routing'; log texts of libcufile 1.20 name the same conditions.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from gdsctl.assess.view import Storage, View
+from gdsctl.model.devices import Gpu, Nic
+
+Policy = Literal["GPU_MEM_NVLINKS", "GPU_MEM", "SYS_MEM", "P2P"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+
+
+def is_routed(storage: Storage) -> bool:
+    """Is it storage that dynamic routing knows: a network file system that reaches the GPU by RDMA?"""
+    row = storage.direct
+    return row is not None and row is storage.filesystem and row.rdma in ("kernel", "userspace") and not storage.over_tcp
+
+
+def near(view: View, gpu: Gpu, nic: Nic) -> bool | None:
+    """Do GPU and NIC share a root port, so that no staging is needed? None: their places are not known."""
+    pair = view.pair(gpu.address, nic.address)
+    if pair is None or pair.class_ == "unknown":
+        return None
+    return pair.meet in ("switch", "root_port")
+
+
+def staging_gpus(view: View, gpu: Gpu, nics: tuple[Nic, ...]) -> tuple[Gpu, ...]:
+    """Other GPUs that share a root port with one of the NICs."""
+    return tuple(g for g in view.gpus if g is not gpu and any(near(view, g, nic) for nic in nics))
+
+
+def linked(gpu: Gpu, other: Gpu) -> bool:
+    """Can the two copy over NVLink: a link between them, or both on the same fabric of NVSwitches?"""
+    peers = {link.peer for link in gpu.nvlinks}
+    back = {link.peer for link in other.nvlinks}
+    return other.address in peers or gpu.address in back or ("switch" in peers and "switch" in back)
+
+
+def applicable(view: View, gpu: Gpu, nics: tuple[Nic, ...]) -> tuple[Policy, ...]:
+    """The policies that can work for a GPU far from the NICs, best first."""
+    helpers = staging_gpus(view, gpu, nics)
+    over_nvlink = any(linked(gpu, helper) for helper in helpers)
+    works = {"GPU_MEM_NVLINKS": over_nvlink, "GPU_MEM": bool(helpers), "SYS_MEM": True, "P2P": True}
+    return tuple(policy for policy in POLICIES if works[policy])
+
+
+def far_gpus(view: View, storage: Storage) -> tuple[Gpu, ...] | None:
+    """GPUs without a NIC of the mount under their root port; None where NICs or places are not known."""
+    nics = view.nics(storage.mount)
+    if not nics:
+        return None
+    distances = {g.index: [near(view, g, nic) for nic in nics] for g in view.gpus}
+    if any(all(d is None for d in found) for found in distances.values()):
+        return None
+    return tuple(g for g in view.gpus if not any(distances[g.index]))
+
+
+def dynamic_policy(view: View, gpu: Gpu, storage: Storage) -> Policy | None:
+    """What the configured routing does for one GPU and mount: None where it is off, not needed or not known."""
+    if view.config.flag("properties.rdma_dynamic_routing") is not True or not is_routed(storage):
+        return None
+    far = far_gpus(view, storage)
+    if far is None or gpu not in far:
+        return None
+    order = view.config.get("properties.rdma_dynamic_routing_order") or POLICIES
+    possible = applicable(view, gpu, view.nics(storage.mount))
+    return next((policy for policy in order if policy in possible), "P2P")

@@ -1,0 +1,59 @@
+"""The typer application: one row a command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+import typer.main
+
+from gdsctl.cli import explain, inspect, lint, parse, plan, schema, snapshot, verify
+
+# typer carries its own click from 0.26 on and uses the installed one before: its public subclass leads to either.
+_ClickError: Any = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="gdsctl",
+    help=(
+        "Will the bytes of each GPU and mount go direct (GPUDirect Storage), over which route, at what ceiling; "
+        "if not, why, and what to change?"
+    ),
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help starts in half the time
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Without a GPU at hand: gdsctl inspect --snapshot example:hgx-h100-vast",
+)
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", is_eager=True, help="Print the version and end."),
+) -> None:
+    if version:
+        from gdsctl import __version__
+
+        typer.echo(f"gdsctl {__version__}")
+        raise typer.Exit
+
+
+app.command("inspect")(inspect.inspect)
+app.command("plan")(plan.plan)
+app.command("verify")(verify.verify)
+app.add_typer(snapshot.app, name="snapshot")
+app.command("lint")(lint.lint)
+app.command("parse")(parse.parse)
+app.command("explain")(explain.explain)
+app.command("schema")(schema.schema)
+
+
+def invoke(argv: list[str]) -> int:
+    """Run one command line; returns the exit code, raises GdsctlError for what can be explained in a line."""
+    try:
+        code = typer.main.get_command(app).main(args=argv, prog_name="gdsctl", standalone_mode=False)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except _ClickError as error:
+        error.show()
+        return error.exit_code
+    return int(code or 0)

@@ -1,0 +1,100 @@
+"""The program as its stages; the only place that knows their order."""
+
+from __future__ import annotations
+
+from gdsctl import __version__
+from gdsctl.assess.assessment import Assessment, assess
+from gdsctl.collect.node import collect
+from gdsctl.model.node import Node, Report, Tool
+from gdsctl.model.unknown import Gap, Unknown
+from gdsctl.source.base import Source
+
+_KEYED = {"pci/devices": "address", "gpus": "address", "nics": "address", "nvme": "name", "block": "name", "mounts": "target"}
+
+
+def tool() -> Tool:
+    return Tool(name="gdsctl", version=__version__)
+
+
+def inspect(source: Source) -> Report:
+    """The whole node with its verdicts: the `inspect` document."""
+    return report(assess(collect(source)))
+
+
+def report(assessment: Assessment) -> Report:
+    node = assessment.node
+    return Report(
+        tool=tool(),
+        source=node.source,
+        platform=node.platform,
+        iommu=node.iommu,
+        pci=node.pci,
+        numa=node.numa,
+        gpus=node.gpus,
+        nics=node.nics,
+        nvme=node.nvme,
+        block=node.block,
+        mounts=node.mounts,
+        modules=node.modules,
+        nvfs_hooks=node.nvfs_hooks,
+        nvidia_driver=node.nvidia_driver,
+        nvidia_fs=node.nvidia_fs,
+        gds=node.gds,
+        container=node.container,
+        pairs=assessment.pairs,
+        routes=assessment.routes,
+        findings=assessment.findings,
+        unknowns=unknowns(node),
+    )
+
+
+def unknowns(node: Node) -> tuple[Unknown, ...]:
+    """The node's gaps as JSON pointers into its document; gaps of one pointer are told once."""
+    places = {section: _positions(node, section) for section in _KEYED}
+    told: dict[str, Unknown] = {}
+    for gap in node.gaps:
+        pointer = _pointer(gap, places)
+        told.setdefault(
+            pointer,
+            Unknown(pointer=pointer, reason=gap.reason, detail=gap.detail, settle_with=gap.settle_with),
+        )
+    return tuple(told.values())
+
+
+def _positions(node: Node, section: str) -> dict[str, int]:
+    records = node.pci.devices if section == "pci/devices" else getattr(node, section)
+    positions: dict[str, int] = {}
+    for index, record in enumerate(records):
+        for name in (_KEYED[section], "rdma_device", "uuid"):
+            value = getattr(record, name, None)
+            if isinstance(value, str):
+                positions.setdefault(value, index)
+        if section == "gpus":
+            positions.setdefault(str(record.index), index)
+        if section == "nics":
+            for netdev in record.netdevs:
+                positions.setdefault(netdev, index)
+    return positions
+
+
+def _pointer(gap: Gap, places: dict[str, dict[str, int]]) -> str:
+    parts = gap.section.split("/")
+    if gap.key is not None:
+        position = places.get(gap.section, {}).get(gap.key)
+        parts.append(_escaped(gap.key) if position is None else str(position))
+    parts += [part for part in gap.field.split("/") if part]
+    return "/" + "/".join(parts)
+
+
+def _escaped(token: str) -> str:
+    return token.replace("~", "~0").replace("/", "~1")
+
+
+def capture(source: Source, out: str, *, redact: bool) -> None:
+    """Write down all that a collection of this source asks for. Raises RefusedError where OUT cannot be made."""
+    from gdsctl.source.record import Recorder
+    from gdsctl.source.writing import write_snapshot
+
+    recorder = Recorder(source)
+    collect(recorder)
+    write_snapshot(recorder, out, redact=redact)

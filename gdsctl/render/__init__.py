@@ -1,0 +1,1 @@
+"""Documents to text: terminal, JSON, YAML. Nothing is judged here."""
