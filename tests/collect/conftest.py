@@ -26,9 +26,8 @@ class Texts:
         self._files = {path.strip("/"): value for path, value in files.items()}
         self._folders = {""}
         for path in self._files:
-            while path:
-                path = path.rpartition("/")[0]
-                self._folders.add(path)
+            parts = path.split("/")
+            self._folders.update("/".join(parts[:length]) for length in range(1, len(parts)))
 
     def kind(self, path: str) -> str:
         if path in self._files:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gdsctl.data import gpus
@@ -40,25 +42,25 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("name", "kind", "capability", "listed"), NAMES)
-def test_names(name, kind, capability, listed):
+def test_names(name: Any, kind: Any, capability: Any, listed: Any) -> None:
     model = gpus.by_name(name)
     assert model is not None
     assert (model.kind, model.compute_capability, model.p2pdma_listed) == (kind, capability, listed)
 
 
 @pytest.mark.parametrize("name", ["", "NVIDIA Graphics Device", "AMD Instinct MI300X", "x" * 100_000])
-def test_unknown_names_have_no_row(name):
+def test_unknown_names_have_no_row(name: Any) -> None:
     assert gpus.by_name(name) is None
 
 
-def test_only_gpus_older_than_hopper_need_force_p2p():
+def test_only_gpus_older_than_hopper_need_force_p2p() -> None:
     assert {m.name for m in gpus.models() if m.p2pdma_listed and m.force_p2p} == {"A100", "A40", "L4", "L40S"}
     assert {m.name for m in gpus.models() if m.p2pdma_listed and not m.force_p2p} == {
         "H100", "H200", "B100", "B200", "B300",
     }  # fmt: skip
 
 
-def test_device_ids_are_unique_and_agree_with_pci_ids():
+def test_device_ids_are_unique_and_agree_with_pci_ids() -> None:
     ids = [device for model in gpus.models() for device in model.device_ids]
     assert len(ids) == len(set(ids))
     sxm = gpus.by_device_id("2330")  # pci.ids: GH100 [H100 SXM5 80GB]
@@ -67,5 +69,5 @@ def test_device_ids_are_unique_and_agree_with_pci_ids():
     assert gpus.by_device_id("22A3") is None  # an NVSwitch
 
 
-def test_every_row_names_its_source():
+def test_every_row_names_its_source() -> None:
     assert all(model.source for model in gpus.models())

@@ -1,0 +1,121 @@
+"""Is this a container, and what of the host does it see?"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gdsctl.collect.reader import Reader
+from gdsctl.model.software import Container
+from gdsctl.source.base import Missing
+
+UNLIMITED_BYTES = 2**63 - 1
+"""What stands for no limit: as many bytes as a signed 64-bit number can count."""
+
+# Files that a container's manager leaves in it: docker and podman (their source), Kubernetes service account volumes.
+_MARKERS = (
+    ("/var/run/secrets/kubernetes.io", "kubernetes"),
+    ("/run/secrets/kubernetes.io", "kubernetes"),
+    ("/run/.containerenv", "podman"),
+    ("/.dockerenv", "docker"),
+)
+# Parts of cgroup paths and of an overlay root's lowerdir that name the manager.
+_TRACES = (
+    ("kubepods", "kubernetes"),
+    ("libpod", "podman"),
+    ("/var/lib/containers/", "podman"),
+    ("/docker/", "docker"),
+    ("/docker-", "docker"),
+    ("/lxc", "lxc"),
+    ("io.containerd", "unknown"),
+)
+_ROOT = re.compile(
+    r"^\d+ \d+ \S+ (?P<root>\S+) / (?P<options>\S+) .*?- (?P<fstype>\S+) (?P<source>\S+) ?(?P<super>\S*)"
+)
+_LOCKED = re.compile(r"^Max locked memory\s+(\d+|unlimited)\s", re.MULTILINE)
+_SETTLE = "systemd-detect-virt --container"
+
+
+def collect(reader: Reader) -> Container:
+    """What the process that reads sees of its container; kind None where neither yes nor no is certain."""
+    kind, evidence = _kind(reader)
+    host = reader.source.ask("host")
+    return Container(
+        kind=kind,
+        has_udev_db=_stands(reader, "/run/udev/data", "has_udev_db"),
+        has_cufile_json=_stands(reader, "/etc/cufile.json", "has_cufile_json"),
+        memlock_bytes=_memlock(reader, host),
+        evidence=evidence,
+    )
+
+
+def _kind(reader: Reader) -> tuple[str | None, tuple[str, ...]]:
+    found: list[tuple[str, str]] = []
+    unseen: list[Missing] = []
+    for path, kind in _MARKERS:
+        stands = reader.source.exists(path)
+        if stands is True:
+            found.append((kind, f"{path} exists"))
+        elif isinstance(stands, Missing):
+            unseen.append(stands)
+    for path in ("/proc/1/cgroup", "/proc/self/cgroup"):
+        text = reader.text(path)
+        if not isinstance(text, Missing):
+            found += [(kind, f"{path} names {trace.strip('/')}") for trace, kind in _TRACES if trace in text]
+    root = _root(reader)
+    if root and root["fstype"] == "overlay":
+        found += [
+            (kind, f"the root file system's layers lie under {trace.strip('/')}")
+            for trace, kind in _TRACES
+            if trace in root["super"]
+        ]
+    if found:
+        ranked = [
+            kind for kind in ("kubernetes", "podman", "docker", "lxc", "unknown") if kind in {k for k, _ in found}
+        ]
+        return ranked[0], tuple(dict.fromkeys(words for _, words in found))
+    if root and root["root"] == "/" and root["source"].startswith("/dev/"):
+        return "none", (f"the root file system is {root['fstype']} on {root['source']}",)
+    if root and root["fstype"] != "overlay" and not unseen:
+        return "none", (f"no container manager's files, and the root file system is {root['fstype']}",)
+    if root and root["fstype"] == "overlay":
+        words = "the root file system is an overlay: a container, or a node without disks"
+        reader.gap("container", "kind", "unsupported", detail=words, settle_with=_SETTLE)
+        return None, (words,)
+    reader.gap("container", "kind", unseen[0] if unseen else "absent", settle_with=_SETTLE)
+    return None, ()
+
+
+def _root(reader: Reader) -> dict[str, str] | None:
+    """The mount at `/`, from proc(5) mountinfo; of several the last one counts."""
+    text = reader.text("/proc/self/mountinfo")
+    if isinstance(text, Missing):
+        return None
+    rows = [match for line in text.splitlines() if len(line) < 65536 and (match := _ROOT.match(line))]
+    return rows[-1].groupdict() if rows else None
+
+
+def _stands(reader: Reader, path: str, field: str) -> bool | None:
+    stands = reader.source.exists(path)
+    if isinstance(stands, Missing):
+        reader.gap("container", field, stands, detail=path, settle_with=f"ls -d {path}")
+        return None
+    return stands
+
+
+def _memlock(reader: Reader, host: Any) -> int | None:
+    """The soft limit on locked memory; of the reading process's own kind, since limits(5) come with the login."""
+    limits = host.get("memlock_bytes") if isinstance(host, dict) else None
+    if isinstance(limits, dict) and "soft" in limits:
+        soft = limits["soft"]
+        if soft is None or soft == "unlimited" or (isinstance(soft, int) and soft < 0):
+            return UNLIMITED_BYTES
+        if isinstance(soft, int):
+            return soft
+    text = reader.text("/proc/self/limits")
+    match = None if isinstance(text, Missing) else _LOCKED.search(text)
+    if match:
+        return UNLIMITED_BYTES if match[1] == "unlimited" else int(match[1][:20])
+    why = text if isinstance(text, Missing) else Missing(status="error", detail="no row for locked memory")
+    reader.gap("container", "memlock_bytes", why, settle_with="ulimit -l")
+    return None
