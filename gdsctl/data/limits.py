@@ -1,0 +1,40 @@
+"""Versions below or above which something does not work: rows of `limits.toml`."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from gdsctl.data.tables import load
+from gdsctl.record import Record
+
+
+class Limit(Record, frozen=True, kw_only=True):
+    value: str
+    source: str
+
+
+@functools.cache
+def _table() -> dict[str, Limit]:
+    return load("limits.toml", dict[str, Limit])
+
+
+def limit(name: str) -> Limit:
+    """A row; raises KeyError."""
+    return _table()[name]
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The leading dotted number of a version: "570.124.06" -> (570, 124, 6), "6.8.0-31-generic" -> (6, 8, 0)."""
+    match = re.match(r"\s*v?(\d+(?:\.\d+)*)", version)
+    return tuple(int(part) for part in match[1].split(".")) if match else ()
+
+
+def below(version: str, name: str) -> bool | None:
+    """Is a version older than a limit? None where the version is not one."""
+    found = numbers(version)
+    wanted = numbers(limit(name).value)
+    if not found:
+        return None
+    length = max(len(found), len(wanted))
+    return found + (0,) * (length - len(found)) < wanted + (0,) * (length - len(wanted))
