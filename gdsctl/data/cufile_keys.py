@@ -116,13 +116,19 @@ class Dead(Record, frozen=True, kw_only=True):
 
 
 class Variable(Record, frozen=True, kw_only=True):
-    """An environment variable of libcufile. `acts` true_false: only those two words, in any case, have an effect."""
+    """An environment variable of libcufile. `acts` true_false: only those two words, in any case, have an effect.
+
+    `key`: the key it sets; `words`: what a word stands for there; `min`, `max`: other numbers are dropped with a message.
+    """
 
     name: str
     since: str
     until: str | None = None
     acts: Literal["true_false", "word", "number", "path", "list"]
     key: str | None = None
+    words: dict[str, str] = {}
+    min: int | None = None
+    max: int | None = None
     effect: str
     source: str
 
