@@ -158,6 +158,10 @@ class _Reader:
             self.open.join(number, tokens, header=self.open is self.table.header)
         elif self.open is not None:
             self.warn(number, f"not read: {line.strip()[:80]}")
+            # Whatever this is, a number in front of it may have gone on in it.
+            if words[0][0] in "0123456789,-" and self.open.tokens[-1].text not in _CLOSED:
+                self.open.tokens[-1].text = "?"
+            self.open = None
 
     def start(self, number: int, header: _Line) -> None:
         self.open = header
