@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
-import sys
 from typing import Literal
 
-import msgspec
-
+from gdsctl.data.tables import load
 from gdsctl.record import Record
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 class GpuModel(Record, frozen=True, kw_only=True):
@@ -24,7 +16,8 @@ class GpuModel(Record, frozen=True, kw_only=True):
     `pattern`: regular expression found in the name that NVML, nvidia-smi or pci.ids give; `device_ids`: PCI device
     ids, 4 hex digits. `compute_capability` None: differs within the row. `p2pdma_listed`: on NVIDIA's list of GPUs
     for P2PDMA; `force_p2p`: older than Hopper, so that P2PDMA also needs ForceP2P=0; `static_bar1`: the driver can map
-    the whole memory at BAR1 (Turing and newer); `c2c`: hangs on a Grace CPU by NVLink-C2C.
+    the whole memory at BAR1 (Turing and newer); `c2c`: hangs on a Grace CPU by NVLink-C2C;
+    `nvlinks`: how many NVLinks the largest GPU of the row has (NVIDIA's architecture white papers).
     """
 
     name: str
@@ -36,6 +29,7 @@ class GpuModel(Record, frozen=True, kw_only=True):
     force_p2p: bool = False
     static_bar1: bool = True
     c2c: bool = False
+    nvlinks: int | None = None
     source: str
 
 
@@ -46,8 +40,7 @@ class _Table(Record, frozen=True, kw_only=True):
 @functools.cache
 def models() -> tuple[GpuModel, ...]:
     """The rows, narrow ones first."""
-    with open(os.path.join(os.path.dirname(__file__), "gpus.toml"), "rb") as file:
-        return msgspec.convert(tomllib.load(file), _Table).gpu
+    return load("gpus.toml", _Table).gpu
 
 
 @functools.cache

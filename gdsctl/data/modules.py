@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import functools
-import os
-import sys
 
-import msgspec
-
+from gdsctl.data.tables import load
 from gdsctl.record import Record
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 class ModuleFacts(Record, frozen=True, kw_only=True):
@@ -37,5 +29,4 @@ class _Table(Record, frozen=True, kw_only=True):
 @functools.cache
 def modules() -> dict[str, ModuleFacts]:
     """The rows by module name, underscores as the kernel writes them."""
-    with open(os.path.join(os.path.dirname(__file__), "modules.toml"), "rb") as file:
-        return {row.name: row for row in msgspec.convert(tomllib.load(file), _Table).module}
+    return {row.name: row for row in load("modules.toml", _Table).module}
