@@ -235,6 +235,14 @@ class _Reader:
             self.drop(held)
             if self.held is None:
                 self.warn(number, f"not read: {line[:80]}")
+                self.distrust(number, line)
+
+    def distrust(self, number: int, line: str) -> None:
+        """A cuFile value right above digits that belong to no row: a narrow terminal may have cut its number in two."""
+        label = next(reversed(self.cufile), None)
+        if label and self.cufile_line[label] == number - 1 and line[0].isdigit() and self.cufile[label][-1:].isdigit():
+            del self.cufile[label]
+            self.warn(number - 1, f"{label}: its number may go on in the next line")
 
     def hold(self, number: int, line: str) -> None:
         """A row that may go on in the next line, as terminals wrap it."""

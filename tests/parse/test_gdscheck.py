@@ -183,6 +183,12 @@ def test_the_last_line_without_an_end_has_no_value() -> None:
     assert report.truncated
 
 
+def test_a_number_cut_by_a_wrap_is_not_believed() -> None:
+    report = parse("properties.use_compat_mode : true\nproperties.max_direct_io_size_kb : 163\n84\n")
+    assert report.cufile == {"properties.use_compat_mode": "true"}
+    assert [warned.line for warned in report.warnings] == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
