@@ -9,6 +9,11 @@ from gdsctl.model.judgement import Evidence, Remedy, RouteName, Severity
 from gdsctl.record import Record
 
 
+def seen(fact: str, value: object, source: str) -> tuple[Evidence, ...]:
+    """One piece of evidence; join several with +."""
+    return (Evidence(fact=fact, value=str(value), source=source),)
+
+
 class Scope(Record, frozen=True, kw_only=True):
     """Which GPU x mount pairs a verdict touches. None is "all of them"; `pairs` narrows further."""
 

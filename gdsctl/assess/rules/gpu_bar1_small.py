@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.view import View, gpu_key
+from gdsctl.data.limits import limit
+from gdsctl.model.judgement import Remedy
+
+_MIB = 1 << 20
+
+
+def check(view: View) -> Iterator[Verdict]:
+    for gpu in view.gpus:
+        if gpu.bar1_bytes is None or gpu.c2c:
+            continue
+        scope = Scope(gpus=frozenset({gpu_key(gpu)}))
+        size = f"{gpu.bar1_bytes // _MIB} MiB"
+        if view.p2pdma_wanted is True and gpu.memory_bytes and gpu.bar1_bytes < gpu.memory_bytes:
+            yield Fail(
+                subject=gpu_key(gpu),
+                message=f"BAR1 of GPU {gpu.index} is {size}, smaller than its memory: P2PDMA needs all of it mapped",
+                evidence=seen("BAR1", size, "NVML or sysfs resource"),
+                scope=scope,
+                severity="error",
+            )
+        elif gpu.bar1_bytes <= int(limit("bar1_small_bytes").value):
+            yield Fail(
+                subject=gpu_key(gpu),
+                message=f"BAR1 of GPU {gpu.index} is only {size}",
+                evidence=seen("BAR1", size, "NVML or sysfs resource"),
+                scope=scope,
+                blocks=(),
+            )
+
+
+RULE = Rule(
+    id="gpu.bar1-small",
+    severity="warning",
+    problem="the GPU's BAR1 is small",
+    why="Every buffer that goes direct is pinned in BAR1; with 256 MiB a few large buffers fill it, and registration fails "
+    "with ENOMEM. P2PDMA maps the whole memory there.",
+    look_at=("nvidia-smi -q -d MEMORY | grep -A3 BAR1", "lspci -vv -d 10de: | grep 'Region 1'"),
+    remedy=Remedy(
+        text="Switch on resizable BAR and 'above 4G decoding' in the firmware, or NVIDIA's display mode selector on "
+        "workstation cards; or keep registered buffers small.",
+        needs_reboot=True,
+    ),
+    not_to_conclude="The GPU is not unsupported: smaller I/O goes direct.",
+    source="GDS Troubleshooting Guide, 'BAR1 memory'; GDS Best Practices Guide, buffer registration",
+    blocks=("p2pdma",),
+    check=check,
+)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gdsctl.assess import p2pdma
+from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.view import View, gpu_key
+from gdsctl.data.limits import below, numbers
+from gdsctl.model.judgement import Remedy
+
+
+def check(view: View) -> Iterator[Verdict]:
+    recent = bool(view.version and numbers(view.version)[:2] >= (1, 15))
+    bound = "compute_capability_from_1_15" if recent else "compute_capability"
+    for gpu in view.gpus:
+        row = p2pdma.model(view, gpu)
+        capability = gpu.compute_capability or (row.compute_capability if row else None)
+        scope = Scope(gpus=frozenset({gpu_key(gpu)}))
+        if capability is None:
+            if row is None:
+                yield Cannot(
+                    subject=gpu_key(gpu),
+                    fact=f"the compute capability of GPU {gpu.index} is not known",
+                    settle_with="nvidia-smi --query-gpu=name,compute_cap --format=csv",
+                    scope=scope,
+                )
+        elif below(capability, bound):
+            yield Fail(
+                subject=gpu_key(gpu),
+                message=f"GPU {gpu.index} ({gpu.name or 'unnamed'}) has compute capability {capability}, too old for GDS",
+                evidence=seen("compute capability", capability, "NVML" if gpu.compute_capability else (row.source if row else "")),
+                scope=scope,
+            )
+
+
+RULE = Rule(
+    id="gpu.compute-capability",
+    severity="error",
+    problem="the GPU is too old for GDS",
+    why="libcufile takes GPUs of compute capability 6 and above, releases from 1.15 on only from Turing on; older ones do "
+    "not go direct, and a node with no other GPU fails with 5007.",
+    look_at=("nvidia-smi --query-gpu=name,compute_cap --format=csv",),
+    remedy=Remedy(text="Use a newer GPU, or compat mode with an older GDS release."),
+    source="libcufile 1.20 log text 'arch=N(needs >=6)'; GDS 1.15 Release Notes",
+    blocks=("nvidia-fs", "p2pdma", "c2c", "rdma"),
+    check=check,
+)

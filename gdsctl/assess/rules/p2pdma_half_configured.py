@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gdsctl.assess import p2pdma
+from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.view import View
+from gdsctl.data.limits import numbers
+from gdsctl.model.judgement import Evidence, Remedy
+
+
+def check(view: View) -> Iterator[Verdict]:
+    if not view.p2pdma_storages or not view.gpus:
+        return
+    wanted = view.p2pdma_wanted
+    if wanted is None:
+        yield Cannot(
+            subject="cufile.json",
+            fact="whether cufile.json switches P2PDMA on is not known",
+            settle_with="cat /etc/cufile.json",
+            scope=Scope(mounts=frozenset(storage.mount.target for storage in view.p2pdma_storages)),
+        )
+    elif wanted:
+        yield from _keys_lacking(view)
+    else:
+        yield from _only_the_driver(view)
+
+
+def _keys_lacking(view: View) -> Iterator[Verdict]:
+    for storage in view.p2pdma_storages:
+        row = storage.direct
+        if row is None or (view.version and numbers(view.version)[:2] < (1, 16)):
+            continue  # before 1.16 one key is all
+        lacking = [key for key in row.p2pdma_keys if view.config.flag(key.strip("/").replace("/", ".")) is not True]
+        if lacking:
+            target = storage.mount.target
+            names = ", ".join(lacking)
+            yield Fail(
+                subject=target,
+                message=f"cufile.json switches P2PDMA on, but {names} is not true, so {target} stays out",
+                evidence=tuple(
+                    Evidence(fact=key, value="not true", source=view.config.origin_of(key) or "cufile.json") for key in lacking
+                ),
+                scope=Scope(mounts=frozenset({target})),
+            )
+
+
+def _only_the_driver(view: View) -> Iterator[Verdict]:
+    """The registry keys stand, so somebody meant P2PDMA, but cufile.json does not ask for it."""
+    dwords = {**(view.node.nvidia_driver.modprobe_registry_dwords or {}), **(view.node.nvidia_driver.registry_dwords or {})}
+    value = dwords.get("RMForceStaticBar1")
+    if value in ("1", "0x1"):
+        yield Fail(
+            subject="cufile.json",
+            message="the driver is set up for P2PDMA, but cufile.json does not switch it on",
+            evidence=seen("RMForceStaticBar1", value, "driver registry") + seen("/properties/use_pci_p2pdma", "false", "cufile.json"),
+            blocks=(),
+            severity="warning",
+        )
+
+
+RULE = Rule(
+    id="p2pdma.half-configured",
+    severity="error",
+    problem="some of what P2PDMA needs is set, and some is not",
+    why="P2PDMA needs all of: open driver, registry keys, kernel option, nvme_core multipath=N for multipath drives, "
+    "properties.use_pci_p2pdma, and from GDS 1.16 the key of the target in the top-level section block. With any one "
+    "missing cuFile falls back in silence, or fails with 801 or 5008.",
+    look_at=("cat /etc/cufile.json", "grep RegistryDwords /proc/driver/nvidia/params", "cat /sys/module/nvme_core/parameters/multipath"),
+    remedy=Remedy(
+        text="Write all keys together: gdsctl plan makes the file and the modprobe line.",
+        commands=("gdsctl plan --mode p2pdma --emit all --output-dir gds-plan",),
+        needs_reboot=True,
+    ),
+    not_to_conclude="Do not switch it on for NFS or Storage Scale: they have no P2PDMA route.",
+    source="GDS Troubleshooting Guide, 'P2PDMA'; GDS 1.16 Release Notes, block.*.use_pci_p2pdma",
+    blocks=("p2pdma", "c2c"),
+    after=("driver.proprietary", "driver.registry-key-missing", "kernel.no-p2pdma", "nvme.native-multipath"),
+    check=check,
+)

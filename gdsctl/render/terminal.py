@@ -1,0 +1,472 @@
+"""Reports for people: plain text first, colour where a terminal wants it, nothing wider than the terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from gdsctl.model.judgement import Finding, Pair, Route
+from gdsctl.model.node import Report
+from gdsctl.model.pci import PciDevice
+from gdsctl.render import documents
+from gdsctl.render.ranges import ranges
+from gdsctl.render.safe_text import safe
+
+PLAIN_WIDTH = 100
+_STYLE = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
+_MARK = {"critical": "CRITICAL", "error": "ERROR", "warning": "WARNING", "info": "INFO"}
+_ROUTE_STYLE = {"compat": "yellow", "none": "red", "unknown": "magenta"}
+_P2P_SIGN = {"bus_address": "=", "through_host_bridge": "^", "blocked": "!", "unknown": "?"}
+
+
+def deliver(body: RenderableType, output: str | None, *, no_color: bool) -> None:
+    """Print to the terminal or, as plain text, into a pipe or a file."""
+    if output is not None and output != "-":
+        documents.deliver(plain(body), output)
+        return
+    on_terminal = sys.stdout.isatty() and not no_color and "NO_COLOR" not in os.environ
+    if not on_terminal:
+        width = _terminal_width() if sys.stdout.isatty() else PLAIN_WIDTH
+        sys.stdout.write(plain(body, width))
+        return
+    Console(highlight=False, markup=False, emoji=False, soft_wrap=False).print(body)
+
+
+def plain(body: RenderableType, width: int = PLAIN_WIDTH) -> str:
+    """The same without colour, cursor movement or trailing blanks."""
+    console = Console(
+        file=io.StringIO(), width=width, color_system=None, highlight=False, markup=False, emoji=False, legacy_windows=False
+    )
+    console.print(body)
+    text = console.file.getvalue()  # type: ignore[attr-defined] -- the StringIO given above
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def _terminal_width() -> int:
+    try:
+        return max(40, os.get_terminal_size(sys.stdout.fileno()).columns)
+    except OSError:
+        return PLAIN_WIDTH
+
+
+def inspect_report(report: Report, *, verbose: bool = False) -> RenderableType:
+    """The whole report: what the node is, its parts, what is wrong, and last an answer for each mount."""
+    parts: list[RenderableType] = [
+        _heading(report),
+        _section("GPUs", _gpus(report)),
+        _section("PCIe tree: GPUs, NVMe, NICs and what is above them", _tree(report)),
+        _section("Peers: class and the kernel's peer-to-peer answer, for each GPU", _matrix(report)),
+        _section("Modules and nvidia-fs hooks", _modules(report)),
+        _section("IOMMU and ACS", _iommu_acs(report)),
+        _section("NVIDIA driver", _driver(report)),
+        _section("GDS configuration", _gds(report)),
+        _section("Mounts", _mounts(report)),
+        _section("Findings, root causes first", findings(report.findings, verbose=verbose)),
+        _section("Not known", _unknowns(report, verbose=verbose)),
+        _section("Will the bytes go direct?", _answers(report)),
+    ]
+    return Group(*parts)
+
+
+def explanation(story: dict[str, Any]) -> RenderableType:
+    """A rule's story."""
+    remedy = story["remedy"]
+    rows: list[RenderableType] = [Text.assemble((story["id"], "bold"), f"  ({story['severity']})"), Text(story["problem"])]
+    rows.append(_paragraph("Why it matters", story["why"]))
+    rows.append(_paragraph("Where to look", *(f"$ {line}" for line in story["look_at"])))
+    rows.append(_paragraph("What to change", remedy.text, *(f"# {line}" for line in remedy.commands)))
+    traits = [
+        "needs a reboot" if remedy.needs_reboot else None,
+        None if remedy.persistent else "lost at the next boot",
+        f"risk: {remedy.risk}" if remedy.risk else None,
+    ]
+    if any(traits):
+        rows.append(Padding(Text("; ".join(filter(None, traits))), (0, 0, 0, 2)))
+    if story["not_to_conclude"]:
+        rows.append(_paragraph("What not to conclude", story["not_to_conclude"]))
+    if story["blocks"]:
+        rows.append(_paragraph("Routes it blocks", ", ".join(story["blocks"])))
+    rows.append(_paragraph("Source", story["source"]))
+    return Group(*rows)
+
+
+def _paragraph(title: str, *lines: str) -> RenderableType:
+    return Group(Text(""), Text(title, style="bold"), *(Padding(Text(safe(line)), (0, 0, 0, 2)) for line in lines))
+
+
+def _section(title: str, body: RenderableType | None) -> RenderableType:
+    if body is None:
+        return Text("")
+    return Group(Text(""), Text(title, style="bold underline"), body)
+
+
+def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def _row(table: Table, *cells: object) -> None:
+    table.add_row(*(cell if isinstance(cell, Text) else Text(_show(cell)) for cell in cells))
+
+
+def _show(value: object) -> str:
+    return "?" if value is None else safe(value)
+
+
+def _heading(report: Report) -> RenderableType:
+    source, platform = report.source, report.platform
+    where = {"live": "this machine"}.get(source.kind, f"{source.kind} {safe(source.path or '')}".strip())
+    lines = [Text.assemble(("gdsctl inspect", "bold"), f"  {_show(source.host or platform.hostname)}, {where}")]
+    if source.note:
+        lines.append(Text(safe(source.note), style="yellow"))
+    system = " ".join(filter(None, (platform.os_id, platform.os_version)))
+    lines.append(Text(f"Linux {_show(platform.kernel)} {_show(platform.arch)}" + (f", {safe(system)}" if system else "")))
+    cpu = f"{_show(platform.sockets)} x {_show(platform.cpu_model)}" if platform.cpu_model else None
+    machine = ", ".join(filter(None, (safe(platform.product) if platform.product else None, cpu, _virtual(report))))
+    if machine:
+        lines.append(Text(machine))
+    return Group(*lines)
+
+
+def _virtual(report: Report) -> str | None:
+    kind = report.platform.virtualization
+    if kind is None:
+        return None
+    return "bare metal" if kind == "none" else f"virtual machine ({safe(kind)})"
+
+
+def _gpus(report: Report) -> RenderableType:
+    if not report.gpus:
+        return Text("none found")
+    table = _table("#", "address", "name", "BAR1", "memory", "CC", "NUMA", "link", "NVLink", right=("#", "BAR1", "memory"))
+    devices = {device.address: device for device in report.pci.devices}
+    for gpu in report.gpus:
+        device = devices.get(gpu.address or "")
+        _row(
+            table,
+            gpu.index,
+            gpu.address,
+            gpu.name,
+            _size(gpu.bar1_bytes),
+            _size(gpu.memory_bytes),
+            gpu.compute_capability,
+            _numa(device),
+            _link(device),
+            _nvlinks(gpu),
+        )
+    return table
+
+
+def _nvlinks(gpu: Any) -> str:
+    if gpu.c2c:
+        return "C2C"
+    if not gpu.nvlinks:
+        return "-"
+    total = sum(link.count for link in gpu.nvlinks)
+    to_switch = all(link.peer == "switch" for link in gpu.nvlinks)
+    return f"{total} to switch" if to_switch else f"{total} to {len(gpu.nvlinks)} GPUs"
+
+
+def _size(count: int | None) -> str:
+    if count is None:
+        return "?"
+    for unit, step in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= step:
+            return f"{count / step:.4g} {unit}"
+    return f"{count} B"
+
+
+def _numa(device: PciDevice | None) -> str:
+    return "-" if device is None or device.numa_node is None else str(device.numa_node)
+
+
+_GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+
+
+def _link(device: PciDevice | None) -> str:
+    """`Gen5 x16`; the running state is added where it is lower than the most both ends can do."""
+    if device is None or device.link.max_width is None:
+        return "-"
+    link = device.link
+    best = f"{_generation(link.max_speed_gts)} x{link.max_width}"
+    now = f"{_generation(link.speed_gts)} x{link.width}"
+    return best if link.width is None or now == best else f"{best} (now {now})"
+
+
+def _generation(gts: float | None) -> str:
+    return f"Gen{_GENERATION[gts]}" if gts in _GENERATION else "Gen?"
+
+
+def _tree(report: Report) -> RenderableType:
+    devices = {device.address: device for device in report.pci.devices}
+    names = _leaf_names(report)
+    wanted: set[str] = set()
+    for address in names:
+        climbing: str | None = address
+        while climbing is not None and climbing not in wanted and climbing in devices:
+            wanted.add(climbing)
+            climbing = devices[climbing].parent
+    if not wanted:
+        return Text("no GPU, NVMe drive or NIC on PCIe was found")
+    children: dict[str | None, list[str]] = {}
+    for device in report.pci.devices:
+        if device.address in wanted:
+            parent = device.parent if device.parent in wanted else None
+            children.setdefault(parent if parent else f"root {device.root_bus}", []).append(device.address)
+    roots = sorted({key for key in children if key is not None and key.startswith("root ")})
+    parts: list[RenderableType] = []
+    for root in roots:
+        tree = Tree(Text(f"{safe(root.replace('root ', 'root bus ').replace('None', '?'))}"), guide_style="dim")
+        _grow(tree, children, root, devices, names)
+        parts.append(tree)
+    return Group(*parts)
+
+
+def _grow(tree: Tree, children: dict[str | None, list[str]], root: str, devices: dict[str, PciDevice], names: dict[str, str]) -> None:
+    waiting = [(tree, root)]
+    while waiting:
+        branch, key = waiting.pop()
+        for address in children.get(key, ()):
+            device = devices[address]
+            label = Text(address, style="bold" if address in names else "")
+            label.append(f"  {names.get(address) or _port(device)}")
+            label.append(f"  {_link(device)}", style="dim")
+            if device.numa_node is not None and address in names:
+                label.append(f"  NUMA {device.numa_node}", style="dim")
+            if device.acs.redirects:
+                label.append("  ACS redirects", style="yellow")
+            waiting.append((branch.add(label), address))
+
+
+def _port(device: PciDevice) -> str:
+    kind = device.kind.replace("_", " ") + ("?" if device.kind_inferred else "")
+    return f"{kind}  {safe(device.name)}" if device.name and device.kind == "upstream_port" else kind
+
+
+def _leaf_names(report: Report) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for gpu in report.gpus:
+        if gpu.address:
+            names[gpu.address] = f"GPU {gpu.index} {safe(gpu.name or '')}".rstrip()
+    for nvme in report.nvme:
+        if nvme.address:
+            names[nvme.address] = f"{safe(nvme.name)} {safe(nvme.model or '')}".rstrip()
+    for nic in report.nics:
+        if nic.address:
+            names[nic.address] = _nic_name(nic)
+    return names
+
+
+def _nic_name(nic: Any) -> str:
+    parts = [nic.rdma_device, "+".join(nic.netdevs) or None, f"{nic.rate_gbps:g} Gb/s" if nic.rate_gbps else None, nic.state]
+    return " ".join(safe(part) for part in parts if part) or "NIC"
+
+
+def _matrix(report: Report) -> RenderableType | None:
+    """Rows are peers, columns GPUs, so that the widest machines stay within a page; GPUs go in blocks of eight."""
+    if not report.pairs:
+        return Text("no GPU with a peer on PCIe")
+    index = {gpu.address: gpu.index for gpu in report.gpus if gpu.address}
+    cells: dict[str, dict[str, Pair]] = {}
+    for pair in report.pairs:
+        cells.setdefault(pair.peer, {})[pair.gpu] = pair
+    labels = _leaf_names(report)
+    gpus = sorted({pair.gpu for pair in report.pairs}, key=lambda address: index.get(address, 0))
+    tables: list[RenderableType] = []
+    for start in range(0, len(gpus), 8):
+        block = gpus[start : start + 8]
+        table = _table("peer", "address", *(f"GPU{index.get(gpu, '?')}" for gpu in block), "GB/s")
+        for peer, row in cells.items():
+            ceilings = sorted({row[gpu].bottleneck_gbs for gpu in block if gpu in row and row[gpu].bottleneck_gbs is not None})
+            shown = f"{ceilings[0]:.3g}" if ceilings else "?"
+            if len(ceilings) > 1:
+                shown += f"-{ceilings[-1]:.3g}"
+            _row(table, labels.get(peer, "").split(" ")[0] or peer, peer, *(_cell(row.get(gpu)) for gpu in block), shown)
+        tables.append(table)
+    legend = (
+        "PIX one switch, PXB several switches, PHB one host bridge, NODE one NUMA node, SYS across NUMA nodes;\n"
+        "= switch-local peer-to-peer, ^ through the host bridge, ! blocked, ? not known"
+    )
+    return Group(*tables, Text(legend, style="dim"))
+
+
+def _cell(pair: Pair | None) -> Text:
+    if pair is None:
+        return Text("-")
+    sign = _P2P_SIGN[pair.p2p]
+    return Text(f"{'?' if pair.class_ == 'unknown' else pair.class_}{sign}", style="red" if sign == "!" else "")
+
+
+_SHOWN_MODULES = ("nvidia", "nvidia_fs", "nvidia_peermem", "nvme", "nvme_rdma", "rpcrdma", "mlx5_core", "lnet", "wekafsio")
+
+
+def _modules(report: Report) -> RenderableType:
+    table = _table("module", "loaded", "version", "nvidia-fs hooks")
+    for name in _SHOWN_MODULES:
+        module = report.modules.get(name)
+        hook = report.nvfs_hooks.get(name)
+        if module is None and hook is None:
+            continue
+        loaded = {True: "yes", False: "no", None: "?"}[module.loaded if module else None]
+        state = "-"
+        if hook is not None:
+            state = hook.state.replace("_", " ") + (f" ({safe(hook.symbol)})" if hook.symbol else "")
+            if hook.mismatched:
+                state += f", but nvidia-fs wants {safe(hook.wanted_symbol)}"
+        _row(table, name, loaded, module.version if module and module.version else "-", state)
+    return table
+
+
+def _iommu_acs(report: Report) -> RenderableType:
+    lines = [Text(f"IOMMU: {report.iommu.state}" + (f" ({safe(report.iommu.evidence[0])})" if report.iommu.evidence else ""))]
+    redirecting = sorted({port for pair in report.pairs for port in pair.acs_redirect_at or ()})
+    states = [device.acs.state for device in report.pci.devices]
+    unreadable = states.count("unreadable")
+    if redirecting:
+        lines.append(Text(f"ACS redirects peer traffic on paths at: {', '.join(map(safe, redirecting))}", style="yellow"))
+    elif unreadable and unreadable == len(states):
+        lines.append(Text("ACS: unreadable on every function (config space needs root)"))
+    elif states:
+        lines.append(Text(f"ACS: no readable port on a GPU-peer path redirects; {unreadable} of {len(states)} functions unreadable"))
+    bridges = report.nvidia_fs.acs_bridges
+    if bridges:
+        lines.append(Text(f"nvidia-fs lists bridges with any ACS bit on: {', '.join(map(safe, bridges))}"))
+    return Group(*lines)
+
+
+def _driver(report: Report) -> RenderableType:
+    driver = report.nvidia_driver
+    if driver.version is None and driver.kind == "unknown":
+        return Text("not loaded, or not known")
+    lines = [Text(f"{_show(driver.version)}, {driver.kind} kernel modules")]
+    if driver.registry_dwords is not None:
+        lines.append(Text(f"RegistryDwords in force: {_dwords(driver.registry_dwords)}"))
+    if driver.modprobe_registry_dwords:
+        lines.append(Text(f"modprobe.d would set:    {_dwords(driver.modprobe_registry_dwords)}"))
+    return Group(*lines)
+
+
+def _dwords(values: dict[str, str]) -> str:
+    return "; ".join(f"{safe(name)}={safe(value)}" for name, value in values.items()) or "none"
+
+
+def _gds(report: Report) -> RenderableType:
+    gds = report.gds
+    config = gds.cufile_config
+    if config.files is None:
+        files = "cufile.json not known"
+    else:
+        files = ", ".join(map(safe, config.files)) or "no cufile.json: the library's defaults"
+    lines = [Text(f"GDS {_show(gds.version)}; {files}")]
+    lines += [Text(f"  {safe(problem)}", style="yellow") for problem in config.problems[:5]]
+    if len(config.problems) > 5:
+        lines.append(Text(f"  and {len(config.problems) - 5} more (gdsctl lint)"))
+    return Group(*lines)
+
+
+def _mounts(report: Report) -> RenderableType:
+    shown = [mount for mount in report.mounts if mount.can_hold_data]
+    if not shown:
+        return Text("none that could hold data")
+    table = _table("target", "type", "source", "on", "options")
+    for mount in shown:
+        _row(table, mount.target, mount.fstype, mount.source, _backing(mount), _notable(mount.options))
+    return table
+
+
+def _backing(mount: Any) -> str:
+    backing = mount.backing
+    through = " ".join(safe(name) for name in (*backing.nvme, *backing.nics))
+    kind = backing.kind + (f"/{safe(backing.transport)}" if backing.transport and backing.transport != "pcie" else "")
+    return f"{kind}: {through}" if through else kind
+
+
+_NOTABLE = ("data=", "proto=", "port=", "vers=", "nconnect=", "localports=", "remoteports=", "rdma", "spread_")
+
+
+def _notable(options: Iterable[str]) -> str:
+    return ",".join(safe(option) for option in options if option.startswith(_NOTABLE)) or "-"
+
+
+def findings(found: Sequence[Finding], *, verbose: bool = False) -> RenderableType:
+    if not found:
+        return Text("none", style="green")
+    parts: list[RenderableType] = []
+    for finding in found:
+        head = Text(f"{_MARK[finding.severity]} ", style=_STYLE[finding.severity])
+        head.append(finding.id, style="bold")
+        head.append(f"  {safe(finding.message)}")
+        lines: list[RenderableType] = []
+        if verbose:
+            lines.append(Text(safe(finding.why), style="dim"))
+            lines += [Text(f"seen: {safe(e.fact)} = {safe(e.value)}  [{safe(e.source)}]", style="dim") for e in finding.evidence]
+        if finding.severity != "info" or verbose:
+            lines.append(Text(f"-> {safe(finding.remedy.text)}"))
+            lines += [Text(f"   # {safe(command)}") for command in finding.remedy.commands]
+            if finding.remedy.needs_reboot:
+                lines.append(Text("   needs a reboot"))
+        parts += [head, *(Padding(line, (0, 0, 0, 4)) for line in lines)]
+    return Group(*parts)
+
+
+def _unknowns(report: Report, *, verbose: bool) -> RenderableType | None:
+    if not report.unknowns:
+        return None
+    by_command: dict[str, list[str]] = {}
+    for unknown in report.unknowns:
+        by_command.setdefault(unknown.settle_with or "", []).append(f"{unknown.pointer} ({unknown.reason})")
+    lines: list[RenderableType] = []
+    for command, pointers in by_command.items():
+        limit = len(pointers) if verbose else 3
+        text = ", ".join(safe(pointer) for pointer in pointers[:limit])
+        more = f" and {len(pointers) - limit} more" if len(pointers) > limit else ""
+        lines.append(Text(f"{text}{more}" + (f"\n    settle with: {safe(command)}" if command else "")))
+    return Group(*lines)
+
+
+def _answers(report: Report) -> RenderableType:
+    """For each mount one line a group of GPUs that fare alike."""
+    if not report.routes:
+        return Text("no GPU, or no mount that could hold data: nothing to route")
+    index = {(gpu.address or f"gpu{gpu.index}"): gpu.index for gpu in report.gpus}
+    parts: list[RenderableType] = []
+    for mount, found in _by_mount(report.routes).items():
+        parts.append(Text(safe(mount), style="bold"))
+        groups: dict[tuple[object, ...], list[int]] = {}
+        kept: dict[tuple[object, ...], Route] = {}
+        for route in found:
+            key = (route.route, route.dynamic_routing, route.because, route.confidence, route.ceiling_gbs)
+            groups.setdefault(key, []).append(index.get(route.gpu, -1))
+            kept[key] = route
+        for key, numbers in groups.items():
+            route = kept[key]
+            line = Text(f"GPU {ranges(numbers)}: ")
+            line.append(safe(route.because), style=_ROUTE_STYLE.get(route.route, "green"))
+            if route.dynamic_routing:
+                line.append(f"; staged by dynamic routing: {route.dynamic_routing}")
+            if route.ceiling_gbs is not None:
+                line.append(f"; at most {route.ceiling_gbs:.3g} GB/s")
+            if route.route not in ("compat", "none", "unknown") and route.confidence != "certain":
+                line.append(f" [{route.confidence}]")
+            if route.settle_with:
+                line.append(f"; settle with: {safe(route.settle_with)}")
+            parts.append(Padding(line, (0, 0, 0, 2)))
+    return Group(*parts)
+
+
+def _by_mount(routes: Sequence[Route]) -> dict[str, list[Route]]:
+    grouped: dict[str, list[Route]] = {}
+    for route in routes:
+        grouped.setdefault(route.mount, []).append(route)
+    return grouped
