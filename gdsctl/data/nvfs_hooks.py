@@ -1,0 +1,50 @@
+"""Symbols by which a storage module lets nvidia-fs in: rows of `nvfs_hooks.toml`."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+
+import msgspec
+
+from gdsctl.record import Record
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class NvfsHookFacts(Record, frozen=True, kw_only=True):
+    """One storage module that nvidia-fs knows.
+
+    `name`: as in /proc/driver/nvidia-fs/modules; `module`: the kernel module that exports the symbols. `register` and
+    `unregister` run parallel, one pair an interface version (v1, then v2); a patched module exports both of a pair;
+    empty for an entry that is always listed. `serves`: kinds of target; `since`: nvidia-fs release, None: all.
+    """
+
+    name: str
+    module: str
+    register: tuple[str, ...] = ()
+    unregister: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
+    since: str | None = None
+    source: str
+
+
+class _Table(Record, frozen=True, kw_only=True):
+    hook: tuple[NvfsHookFacts, ...]
+
+
+@functools.cache
+def hooks() -> dict[str, NvfsHookFacts]:
+    """The rows by the name that /proc/driver/nvidia-fs/modules shows."""
+    with open(os.path.join(os.path.dirname(__file__), "nvfs_hooks.toml"), "rb") as file:
+        return {row.name: row for row in msgspec.convert(tomllib.load(file), _Table).hook}
+
+
+@functools.cache
+def symbols() -> tuple[str, ...]:
+    """Every register and unregister symbol."""
+    return tuple(symbol for row in hooks().values() for symbol in row.register + row.unregister)
