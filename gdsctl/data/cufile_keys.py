@@ -51,6 +51,7 @@ class Key(Record, frozen=True, kw_only=True):
     `file_default`: what NVIDIA's packages write into /etc/cufile.json. `also`: numbers outside the range that pass.
     `out_of_range`: the library refuses the file, clamps in silence, or falls back with a message. `bits` 32: a larger
     integer aborts the process. `values`: the words that mean something; `unknown_value`: what becomes of another.
+    `empty`: an empty text counts as absent.
     `since`, `until`: first release that acts on it, first that no longer does. `label`: what gdscheck prints where it
     is not the key. `env`, `api`: the environment variable and CUFILE_PARAM_* that set the same.
     """
@@ -67,6 +68,7 @@ class Key(Record, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
     unknown_value: Literal["refused", "ignored"] | None = None
     any_case: bool = False
+    empty: bool = False
     since: str
     until: str | None = None
     label: str | None = None

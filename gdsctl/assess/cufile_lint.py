@@ -1,0 +1,711 @@
+"""What is wrong with a cufile.json, judged as libcufile would take it. Rows of gdsctl/data/cufile_keys.toml say what holds."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from gdsctl.assess.cufile_merge import ENVIRONMENT, Layer, Problem, acting, add, converted, get, read
+from gdsctl.data import cufile_keys
+from gdsctl.data.cufile_keys import Key
+from gdsctl.data.cufile_keys import keys as all_keys
+from gdsctl.model.node import Node
+from gdsctl.parse.cufile_json import escape
+
+PathKind = Literal["directory", "other", "absent"]
+
+_MOST_UNKNOWN = 100  # names without meaning that are listed of one file
+_LONGEST_NAME = 200
+_UINT32 = 2**32 - 1
+_HEX = re.compile(r"[ \t\n]*\+?(?:0[xX])?([0-9a-fA-F]+)")
+_INTERFACE = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,63}")
+_DISK = re.compile(r"/dev/(nvme\d+n\d+(?:p\d+)?|md\d+|dm-\d+)")
+_DIRECT, _BUFFER = "properties.max_direct_io_size_kb", "properties.per_buffer_cache_size_kb"
+_SIZES, _COUNTS = "properties.posix_pool_slab_size_kb", "properties.posix_pool_slab_count"
+_SLABS = "properties.gpu_bounce_buffer_slab_config"
+_ADDRESSES = "rdma_dev_addr_list"
+
+
+def lint(
+    layers: Sequence[tuple[str, str]],
+    *,
+    version: str | None,
+    env: Mapping[str, str],
+    node: Node | None = None,
+    kind_of: Callable[[str], PathKind | None] | None = None,
+) -> tuple[Problem, ...]:
+    """Problems of the files (path, text) in the order libcufile reads them, and of CUFILE_* variables.
+
+    `version` None: all releases are asked, and a problem of some says from and until which. `node`: lets addresses,
+    mounts and devices be checked; what it does not know is not claimed. `kind_of` tells what a path is, None where
+    that is not known. Order: as in the files, environment last.
+    """
+    asked = [version] if version else [row.gds for row in cufile_keys.releases()]
+    found: dict[Problem, list[str]] = {}
+    parsed = [read(path, text) for path, text in layers]
+    for release in asked:
+        for problem in _problems(parsed, release, env, node, kind_of, certain=version is not None):
+            releases = found.setdefault(problem, [])
+            if not releases or releases[-1] != release:
+                releases.append(release)
+    order = {path: at for at, (path, _) in enumerate(layers)}
+    return tuple(
+        sorted(
+            (_dated(problem, releases, asked) for problem, releases in found.items()),
+            key=lambda p: (order.get(p.path, len(order)), p.line or 0, p.column or 0),
+        )
+    )
+
+
+def _dated(problem: Problem, releases: list[str], asked: list[str]) -> Problem:
+    first, last = asked.index(releases[0]), asked.index(releases[-1])
+    since = asked[first] if first else None
+    until = asked[last + 1] if last + 1 < len(asked) else None
+    when = " ".join([f"from {since} on"] * bool(since) + [f"until {until}"] * bool(until))
+    message = f"{problem.message} ({when})" if when else problem.message
+    return msgspec.structs.replace(problem, since=since, until=until, message=message)
+
+
+def _problems(
+    parsed: Sequence[Layer | Problem],
+    release: str,
+    env: Mapping[str, str],
+    node: Node | None,
+    kind_of: Callable[[str], PathKind | None] | None,
+    *,
+    certain: bool,
+) -> Iterator[Problem]:
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    whole: list[Layer] = []
+    for layer in parsed:
+        if isinstance(layer, Problem):
+            yield layer
+            continue
+        whole.append(layer)
+        yield from _layer_problems(layer, release, certain=certain)
+        yield from _emptied(layer, values, release)
+        add(layer, release, values, origin)
+        yield from _together(layer, values, release)
+        yield from _paths(layer, release, node, kind_of)
+        yield from _addresses(layer, release, node)
+    if len(whole) == len(parsed):
+        yield from _in_the_end(whole, values, release, env, node)
+    yield from _environment(env, release, node, [layer.path for layer in parsed], kind_of)
+
+
+def _at(layer: Layer, pointer: str, **more: Any) -> Problem:
+    line, column = layer.line_column(pointer)
+    return Problem(path=layer.path, line=line, column=column, pointer=pointer, **more)
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# --- one file: names, types, ranges -------------------------------------------------------------------------------
+
+
+def _layer_problems(layer: Layer, release: str, *, certain: bool) -> Iterator[Problem]:
+    for pointer in layer.duplicates:
+        yield _at(
+            layer,
+            pointer,
+            id="cufile.syntax",
+            severity="warning",
+            message=f"{pointer} is given more than once; only the last counts, whole",
+            remedy="Keep one of them.",
+        )
+    for dotted, since in cufile_keys.sections().items():
+        section = get(layer.root, dotted)
+        if section is None or isinstance(section, dict) or not _reads(since, release):
+            continue
+        yield _at(
+            layer,
+            "/" + dotted.replace(".", "/"),
+            id="cufile.type",
+            severity="critical",
+            message=f"{dotted} is not an object: libcufile aborts the process",
+            remedy=f'Write "{dotted.split(".")[-1]}": {{...}}.',
+            fatal=True,
+        )
+    yield from _names(layer, release, certain=certain)
+    for key in cufile_keys.known(release):
+        value = get(layer.root, key.key)
+        if value is not None:
+            yield from _value_problems(layer, key, value, release)
+
+
+def _reads(since: str, release: str) -> bool:
+    return cufile_keys.release(since)[:2] <= cufile_keys.release(release)[:2]
+
+
+def _names(layer: Layer, release: str, *, certain: bool) -> Iterator[Problem]:
+    sections = cufile_keys.sections()
+    labels = {row.label: row.key for row in cufile_keys.labels()}
+    dead = {row.key: row.instead for row in cufile_keys.dead_keys()}
+    unknown = 0
+    stack: list[tuple[str, str, Any]] = [(name, f"/{escape(name)}", value) for name, value in layer.root.items()]
+    stack.reverse()
+    while stack:
+        dotted, pointer, value = stack.pop()
+        key = cufile_keys.key(dotted)
+        known = key is not None and key.pointer == pointer
+        if key is not None and known:
+            yield from _by_release(layer, key, release, certain=certain)
+        if dotted in sections and isinstance(value, dict):
+            stack.extend((f"{dotted}.{n}", f"{pointer}/{escape(n)}", v) for n, v in reversed(value.items()))
+            continue
+        if known or dotted in sections:
+            continue
+        unknown += 1
+        if unknown > _MOST_UNKNOWN:
+            yield Problem(
+                id="cufile.unknown-key",
+                severity="warning",
+                path=layer.path,
+                message=f"more than {_MOST_UNKNOWN} names that libcufile does not know; the rest is not listed",
+                remedy="Is this a cufile.json?",
+            )
+            return
+        if f"{dotted}.*" in dead or dotted in dead:
+            instead = dead.get(f"{dotted}.*", dead.get(dotted))
+            yield _at(
+                layer,
+                pointer,
+                id="cufile.dead-key",
+                severity="warning",
+                message=f"{dotted} has no effect in any release since 1.11",
+                remedy=f"Use {instead.removesuffix('.*')}." if instead else "Remove it.",
+            )
+        elif dotted in labels:
+            yield _at(
+                layer,
+                pointer,
+                id="cufile.label-not-key",
+                severity="warning",
+                message=f"{dotted} is only what gdscheck prints; as a key it is ignored",
+                remedy=f"The key is {labels[dotted]}." if labels[dotted] else "Remove it.",
+            )
+        elif isinstance(value, dict) and value and pointer.count("/") < 5 and len(dotted) <= _LONGEST_NAME:
+            # an unknown section: what stands in it may be a known key in the wrong place
+            inner = list(value.items())[: _MOST_UNKNOWN + 1]
+            stack.extend((f"{dotted}.{n}", f"{pointer}/{escape(n)}", v) for n, v in reversed(inner))
+        else:
+            yield _at(layer, pointer, severity="warning", **_stray(dotted))
+
+
+def _stray(dotted: str) -> dict[str, Any]:
+    """Id, message and remedy for a name that is no key where it stands."""
+    shown = dotted if len(dotted) <= _LONGEST_NAME else dotted[:_LONGEST_NAME] + "..."
+    last = dotted.rpartition(".")[2]
+    rows = [row.key for row in all_keys()]
+    placed = [row for row in rows if dotted.endswith(f".{row}")] or [row for row in rows if row.endswith(f".{last}")]
+    if placed:
+        where = placed[0] if len(placed) == 1 else "one of " + ", ".join(placed)
+        return {
+            "id": "cufile.wrong-section",
+            "message": f"{shown} is ignored: libcufile does not look for it there",
+            "remedy": f"Move it to {where}.",
+        }
+    folded = {row.lower(): row for row in rows}
+    close = folded.get(dotted.lower()) or next(iter(difflib.get_close_matches(shown, rows, n=1, cutoff=0.8)), None)
+    return {
+        "id": "cufile.unknown-key",
+        "message": f"libcufile does not know {shown} and ignores it",
+        "remedy": f"Is {close} meant?" if close else "Remove it, or correct its name.",
+    }
+
+
+def _by_release(layer: Layer, key: Key, release: str, *, certain: bool) -> Iterator[Problem]:
+    if key.known_in(release):
+        return
+    if key.until and cufile_keys.release(key.until) <= cufile_keys.release(release):
+        yield _at(
+            layer,
+            key.pointer,
+            id="cufile.dead-key",
+            severity="warning",
+            message=f"{key.key} has no effect from {key.until} on",
+            remedy="Remove it.",
+        )
+        return
+    yield _at(
+        layer,
+        key.pointer,
+        id="cufile.key-newer-than-library",
+        severity="warning" if certain else "info",
+        message=f"{key.key} came with GDS {key.since}; an older library ignores it",
+        remedy=f"Upgrade GDS to {key.since}, or do without.",
+    )
+
+
+def _value_problems(layer: Layer, key: Key, value: Any, release: str) -> Iterator[Problem]:
+    falls_back = key.key.startswith(_SLABS)
+    fault = type_fault(key, value)
+    if fault:
+        fatal = not falls_back or key.type == "object"
+        yield _at(
+            layer,
+            key.pointer,
+            id="cufile.type",
+            severity="critical" if fatal else "warning",
+            message=f"{key.key}: {fault}" + ("" if fatal else "; the slab configuration is dropped"),
+            remedy=f"Write {_EXAMPLES[key.type]}.",
+            fatal=fatal,
+        )
+        return
+    if key.values:
+        yield from _word_problems(layer, key, value)
+    items = value if isinstance(value, list) else [value]
+    for at, item in enumerate(items):
+        pointer = f"{key.pointer}/{at}" if isinstance(value, list) else key.pointer
+        if key.type in ("uint", "int", "uint_list"):
+            yield from _number_problems(layer, key, converted(key, item), release, pointer)
+
+
+_EXAMPLES = {
+    "bool": "true or false, without quotes",
+    "uint": "a number that is not negative, without quotes",
+    "int": "a whole number, without quotes",
+    "string": "a text in double quotes",
+    "hex": 'a hexadecimal number in double quotes, such as "0x1f"',
+    "string_list": "a list of texts",
+    "uint_list": "a list of numbers",
+    "object": "an object",
+    "mount_table": '{"/mount": {"rdma_dev_addr_list": ["192.0.2.1"]}}',
+}
+
+
+def type_fault(key: Key, value: Any) -> str | None:
+    """Why libcufile refuses (or dies of) a value for its type; None where the type fits. Null always does."""
+    if value is None or (value == "" and key.empty):
+        return None
+    fault = f"{_shown(value)} is not {_EXAMPLES[key.type]}"
+    plain_int = isinstance(value, int) and not isinstance(value, bool)
+    if key.type == "bool":
+        fits = isinstance(value, bool)
+    elif key.type == "uint":
+        fits = isinstance(value, (bool, int)) and value >= 0
+        fits = fits or (isinstance(value, float) and 0 <= value <= _UINT32)
+    elif key.type == "int":
+        fits = plain_int and -(2**31) <= value < 2**31
+    elif key.type == "string":
+        fits = isinstance(value, str)
+    elif key.type == "hex":
+        match = _HEX.fullmatch(value) if isinstance(value, str) else None
+        fits = match is not None and int(match[1][:64], 16) <= _UINT32
+    elif key.type == "string_list":
+        fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    elif key.type == "uint_list":
+        fits = isinstance(value, list) and all(
+            isinstance(item, int) and not isinstance(item, bool) and -(2**31) <= item <= _UINT32 for item in value
+        )
+    elif key.type == "object":
+        fits = isinstance(value, dict)
+    else:
+        fits = isinstance(value, dict) and all(
+            isinstance(entry, dict)
+            and (
+                entry.get(_ADDRESSES) is None
+                or (isinstance(entry[_ADDRESSES], list) and all(isinstance(ip, str) for ip in entry[_ADDRESSES]))
+            )
+            for entry in value.values()
+        )
+    return None if fits else fault
+
+
+def _word_problems(layer: Layer, key: Key, value: Any) -> Iterator[Problem]:
+    fatal = key.unknown_value == "refused"
+    allowed = {word.lower() for word in key.values} if key.any_case else set(key.values)
+    for at, word in enumerate(value if isinstance(value, list) else [value]):
+        if (word.lower() if key.any_case else word) in allowed or (word == "" and key.empty):
+            continue
+        yield _at(
+            layer,
+            f"{key.pointer}/{at}" if isinstance(value, list) else key.pointer,
+            id="cufile.range",
+            severity="critical" if fatal else "warning",
+            message=f"{key.key}: {_shown(word)} is not one of {', '.join(key.values)}"
+            + ("" if fatal else "; it is taken without complaint, but does not do what it says"),
+            remedy=f"Write one of {', '.join(key.values)}, in this spelling.",
+            fatal=fatal,
+        )
+
+
+def _number_problems(layer: Layer, key: Key, number: int, release: str, pointer: str) -> Iterator[Problem]:
+    bounds = key.range_in(release)
+    wraps = key.bits == 32 and number > _UINT32
+    if wraps or (bounds and _outside(number, bounds.min, bounds.max) and number not in key.also):
+        low = bounds.min if bounds and bounds.min is not None else 0
+        high = bounds.max if bounds and bounds.max is not None else _UINT32 if key.bits == 32 else None
+        allowed = f"{low} to {high}" if high is not None else f"at least {low}"
+        also = "".join(f" or {number}" for number in key.also)
+        fatal = wraps or key.out_of_range == "refused"
+        outcome = {"clamped": "; the nearest bound is taken", "fallback": "; the slab configuration is dropped"}
+        yield _at(
+            layer,
+            pointer,
+            id="cufile.range",
+            severity="critical" if fatal else "warning",
+            message=f"{key.key}: {number} is outside {allowed}{also}"
+            + ("; libcufile aborts the process" if wraps else outcome.get(key.out_of_range or "", "")),
+            remedy=f"Write {allowed}{also}.",
+            fatal=fatal,
+        )
+    elif bounds and bounds.multiple_of and number % bounds.multiple_of and number not in key.also:
+        fatal = key.out_of_range == "refused"
+        yield _at(
+            layer,
+            pointer,
+            id="cufile.alignment",
+            severity="critical" if fatal else "warning",
+            message=f"{key.key}: {number} is not a multiple of {bounds.multiple_of}"
+            + ("" if fatal else "; the slab configuration is dropped"),
+            remedy=f"Write {max(number // bounds.multiple_of, 1) * bounds.multiple_of}.",
+            fatal=fatal,
+        )
+
+
+def _outside(number: int, low: int | None, high: int | None) -> bool:
+    return (low is not None and number < low) or (high is not None and number > high)
+
+
+# --- what counts only together ------------------------------------------------------------------------------------
+
+
+def _emptied(layer: Layer, before: Mapping[str, Any], release: str) -> Iterator[Problem]:
+    for key in cufile_keys.known(release):
+        if key.type in ("string_list", "uint_list") and get(layer.root, key.key) == [] and get(before, key.key):
+            yield _at(
+                layer,
+                key.pointer,
+                id="cufile.range",
+                severity="warning",
+                message=f"{key.key}: an empty list does not clear what an earlier file says",
+                remedy="Change the earlier file.",
+            )
+
+
+def _slabs_hold(values: Mapping[str, Any]) -> bool:
+    sizes, counts = get(values, f"{_SLABS}.slab_size_kb"), get(values, f"{_SLABS}.slab_count")
+    return (
+        isinstance(sizes, list)
+        and isinstance(counts, list)
+        and len(sizes) == len(counts) > 0
+        and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in [*sizes, *counts])
+        and all(size % 4 == 0 for size in sizes)
+        and all(low < high for low, high in itertools.pairwise(sizes))
+    )
+
+
+def _together(layer: Layer, values: Mapping[str, Any], release: str) -> Iterator[Problem]:
+    """Checks that libcufile makes after each file, on what it has by then."""
+    direct, buffer = _effective(values, _DIRECT, release), _effective(values, _BUFFER, release)
+    named = [key for key in (_DIRECT, _BUFFER) if get(layer.root, key) is not None]
+    if _reads("1.13", release) and named and _numbers(direct, buffer) and direct < buffer and not _slabs_hold(values):
+        yield _at(
+            layer,
+            "/" + named[0].replace(".", "/"),
+            id="cufile.range",
+            severity="critical",
+            message=f"{_DIRECT} ({direct}) is below {_BUFFER} ({buffer})"
+            + ("" if len(named) == 2 else "; one of them is not in this file"),
+            remedy=f"Set both, with {_DIRECT} not below {_BUFFER}.",
+            fatal=True,
+        )
+    counts, sizes = get(layer.root, _COUNTS), _effective(values, _SIZES, release)
+    if isinstance(counts, list) and counts and isinstance(sizes, (list, tuple)) and len(counts) != len(sizes):
+        yield _unequal(layer, _COUNTS, len(sizes), len(counts))
+    if _reads("1.20", release) and isinstance(get(layer.root, _SLABS), dict) and get(layer.root, _SLABS):
+        yield from _slab_config(layer)
+
+
+def _unequal(layer: Layer, key: str, sizes: int, counts: int) -> Problem:
+    return _at(
+        layer,
+        "/" + key.replace(".", "/"),
+        id="cufile.slab-lengths",
+        severity="critical",
+        message=f"{_SIZES} has {sizes} entries and {_COUNTS} has {counts}"
+        + ("" if key == _COUNTS else ": libcufile aborts the process"),
+        remedy="Write both lists, equally long.",
+        fatal=True,
+    )
+
+
+def _slab_config(layer: Layer) -> Iterator[Problem]:
+    sizes, counts = get(layer.root, f"{_SLABS}.slab_size_kb"), get(layer.root, f"{_SLABS}.slab_count")
+    here = "/" + _SLABS.replace(".", "/")
+    if sizes is None and counts is None:
+        return
+    if not isinstance(sizes, list) or not isinstance(counts, list) or len(sizes) != len(counts):
+        yield _at(
+            layer,
+            here,
+            id="cufile.slab-lengths",
+            severity="warning",
+            message=f"{_SLABS}: slab_size_kb and slab_count are not equally long; the slab configuration is dropped",
+            remedy="Write both lists, equally long.",
+        )
+    elif all(isinstance(size, int) for size in sizes) and any(low >= high for low, high in itertools.pairwise(sizes)):
+        yield _at(
+            layer,
+            f"{here}/slab_size_kb",
+            id="cufile.range",
+            severity="warning",
+            message=f"{_SLABS}.slab_size_kb is not ascending; the slab configuration is dropped",
+            remedy="Sort the sizes, and the counts with them.",
+        )
+
+
+def _effective(values: Mapping[str, Any], dotted: str, release: str) -> Any:
+    value, key = get(values, dotted), cufile_keys.key(dotted)
+    return key.default_in(release) if value is None and key is not None else value
+
+
+def _numbers(*values: Any) -> bool:
+    return all(isinstance(value, int) for value in values)
+
+
+def _in_the_end(
+    layers: Sequence[Layer], values: Mapping[str, Any], release: str, env: Mapping[str, str], node: Node | None
+) -> Iterator[Problem]:
+    sizes, counts = _effective(values, _SIZES, release), _effective(values, _COUNTS, release)
+    sized = [layer for layer in layers if get(layer.root, _SIZES)]
+    counted = [layer for layer in layers if get(layer.root, _COUNTS)]
+    after_last_count = not counted or (sized and layers.index(sized[-1]) > layers.index(counted[-1]))
+    both = isinstance(sizes, (list, tuple)) and isinstance(counts, (list, tuple))
+    if sized and after_last_count and both and len(sizes) != len(counts):
+        yield _unequal(sized[-1], _SIZES, len(sizes), len(counts))
+    p2pdma, routing = get(values, "properties.use_pci_p2pdma"), get(values, "properties.rdma_dynamic_routing")
+    compat = _effective(values, "properties.allow_compat_mode", release)
+    by_env = {row.key: acting(row, env.get(row.name), release) for row in cufile_keys.environment() if row.key}
+    if by_env.get("properties.allow_compat_mode") is not None:
+        compat = by_env["properties.allow_compat_mode"]
+    if p2pdma is True and compat is True:
+        layer = next(layer for layer in reversed(layers) if get(layer.root, "properties.use_pci_p2pdma") is not None)
+        yield _at(
+            layer,
+            "/properties/use_pci_p2pdma",
+            id="cufile.compat-hides-failure",
+            severity="info",
+            message="P2PDMA is asked for and compatible mode allowed: where P2PDMA does not work, I/O goes through host"
+            " memory without an error",
+            remedy="Set properties.allow_compat_mode to false while proving the path.",
+        )
+    addresses = get(values, f"properties.{_ADDRESSES}")
+    sections = [value for value in (get(values, "fs") or {}).values() if isinstance(value, dict)]
+    if any(section.get(_ADDRESSES) or section.get("mount_table") for section in sections):
+        addresses = True
+    if routing is True and not addresses:
+        layer = next(
+            layer for layer in reversed(layers) if get(layer.root, "properties.rdma_dynamic_routing") is not None
+        )
+        yield _at(
+            layer,
+            "/properties/rdma_dynamic_routing",
+            id="rdma.dev-addr-list-empty",
+            severity="warning",
+            message="dynamic routing is on, but no RDMA address is named, so that no route can be chosen",
+            remedy=f"Name this node's RDMA addresses in properties.{_ADDRESSES}.",
+        )
+    elif node is not None and not addresses:
+        kinds = {mount.backing.kind for mount in node.mounts} & {"wekafs", "gpfs"}
+        for kind in sorted(kinds):
+            yield Problem(
+                id="rdma.dev-addr-list-empty",
+                severity="warning",
+                path=layers[-1].path if layers else "/etc/cufile.json",
+                message=f"a {kind} file system is mounted, but no RDMA address is named: its I/O does not go direct",
+                remedy=f"Name this node's RDMA addresses in properties.{_ADDRESSES}.",
+            )
+
+
+# --- what the node tells ------------------------------------------------------------------------------------------
+
+
+def _paths(
+    layer: Layer, release: str, node: Node | None, kind_of: Callable[[str], PathKind | None] | None
+) -> Iterator[Problem]:
+    targets = {mount.target.rstrip("/") or "/" for mount in node.mounts} if node else set()
+    disks = {block.name for block in node.block} if node else set()
+
+    def kind(path: str) -> PathKind | None:
+        told = kind_of(path) if kind_of else None
+        if told is None and (path.rstrip("/") or "/") in targets:
+            return "directory"
+        disk = _DISK.fullmatch(path)
+        if told is None and disk and disks and node is not None and node.gap("block", "name") is None:
+            return "other" if disk[1] in disks else "absent"
+        return told
+
+    for key, pointer, path, wants_folder in _named_paths(layer, release):
+        found = kind(path)
+        if path == "" or found == "absent" or (wants_folder and found == "other"):
+            yield _at(
+                layer,
+                pointer,
+                id="cufile.missing-path",
+                severity="critical",
+                message=f"{key}: {path!r} is not {'a folder' if wants_folder else 'there'}; libcufile refuses the file",
+                remedy="Mount or create it for every process that uses cuFile, or take it out.",
+                fatal=True,
+            )
+        elif key.endswith(".mount_table") and targets and (path.rstrip("/") or "/") not in targets:
+            yield _at(
+                layer,
+                pointer,
+                id="cufile.missing-path",
+                severity="error",
+                message=f"{key}: nothing is mounted on {path}; without the folder libcufile refuses the file, with it"
+                " the addresses count for the file system below",
+                remedy="Mount it before cuFile processes start, or take it out.",
+            )
+
+
+def _named_paths(layer: Layer, release: str) -> Iterator[tuple[str, str, str, bool]]:
+    """(key, pointer, path, must be a folder) of the paths that libcufile looks at when it reads the file."""
+    for key in cufile_keys.known(release):
+        value = get(layer.root, key.key)
+        if type_fault(key, value):
+            continue
+        if key.key == "logging.dir" and isinstance(value, str):
+            yield key.key, key.pointer, value, True
+        elif key.type == "mount_table" and isinstance(value, dict):
+            for mount, entry in value.items():
+                if entry.get(_ADDRESSES):  # without addresses the entry is dropped unseen
+                    yield key.key, f"{key.pointer}/{escape(mount)}", mount, True
+        elif key.key in ("denylist.mounts", "denylist.devices") and isinstance(value, list):
+            for at, path in enumerate(value):
+                yield key.key, f"{key.pointer}/{at}", path, False
+
+
+def _addresses(layer: Layer, release: str, node: Node | None) -> Iterator[Problem]:
+    nics = node.nics if node else ()
+    known = bool(nics) and node is not None and not any(gap.section == "nics" for gap in node.gaps)
+    local = {ip.partition("/")[0] for nic in nics for ip in nic.ipv4}
+    names = {name for nic in nics for name in (*nic.netdevs, nic.rdma_device, nic.bond) if name}
+    for pointer, address in _named_addresses(layer, release):
+        if _is_ipv4(address):
+            if known and address not in local:
+                yield _at(
+                    layer,
+                    pointer,
+                    id="rdma.dev-addr-not-local",
+                    severity="error",
+                    message=f"{address} is not an address of this node's NICs; these are {', '.join(sorted(local)) or 'none'}",
+                    remedy="Name the client's own address on the NIC that reaches the storage, not the server's.",
+                )
+        elif _reads("1.16", release) and _INTERFACE.fullmatch(address):
+            if known and address not in names:
+                yield _at(
+                    layer,
+                    pointer,
+                    id="rdma.dev-addr-not-local",
+                    severity="error",
+                    message=f"{address} is not an interface of this node; there are {', '.join(sorted(names)) or 'none'}",
+                    remedy="Name an IPv4 address or an interface of this node.",
+                )
+        else:
+            yield _at(
+                layer,
+                pointer,
+                id="rdma.dev-addr-not-ipv4",
+                severity="error",
+                message=f"{address!r} is not an IPv4 address; libcufile accepts it and never finds a device for it",
+                remedy="Write the plain IPv4 address of an RDMA interface of this node.",
+            )
+
+
+def _named_addresses(layer: Layer, release: str) -> Iterator[tuple[str, str]]:
+    for key in cufile_keys.known(release):
+        value = get(layer.root, key.key)
+        if value is None or type_fault(key, value):
+            continue
+        if key.key.endswith(f".{_ADDRESSES}"):
+            yield from ((f"{key.pointer}/{at}", address) for at, address in enumerate(value))
+        elif key.type == "mount_table":
+            for mount, entry in value.items():
+                for at, address in enumerate(entry.get(_ADDRESSES) or ()):
+                    yield f"{key.pointer}/{escape(mount)}/{_ADDRESSES}/{at}", address
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+# --- environment --------------------------------------------------------------------------------------------------
+
+
+def _environment(
+    env: Mapping[str, str],
+    release: str,
+    node: Node | None,
+    read_paths: Sequence[str],
+    kind_of: Callable[[str], PathKind | None] | None,
+) -> Iterator[Problem]:
+    rows = {row.name: row for row in cufile_keys.environment()}
+    for name, text in sorted(env.items()):
+        row = rows.get(name)
+        if row is None:
+            if name.startswith("CUFILE_"):
+                close = next(iter(difflib.get_close_matches(name[:_LONGEST_NAME], rows, n=1)), None)
+                yield _variable(
+                    name,
+                    id="cufile.unknown-key",
+                    severity="info",
+                    message=f"libcufile does not read {name[:_LONGEST_NAME]}",
+                    remedy=f"Is {close} meant?" if close else "Remove it.",
+                )
+        elif not row.known_in(release):
+            gone = row.until is not None and cufile_keys.release(row.until) <= cufile_keys.release(release)
+            yield _variable(
+                name,
+                id="cufile.dead-key" if gone else "cufile.key-newer-than-library",
+                severity="warning",
+                message=f"{name} has no effect " + (f"from {row.until} on" if gone else f"before {row.since}"),
+                remedy=f"Set {row.key} in cufile.json." if row.key and gone else "Remove it.",
+            )
+        elif row.acts == "true_false" and text.lower() not in ("true", "false"):
+            yield _variable(
+                name,
+                id="cufile.env-boolean",
+                severity="warning",
+                message=f"{name}={text[:60]!r} has no effect: only the words true and false act",
+                remedy=f"Write {name}=true or {name}=false.",
+            )
+        elif name == "CUFILE_ENV_PATH_JSON" and text and text not in read_paths:
+            files = node.gds.cufile_config.files if node else None
+            told = kind_of(text) if kind_of else None
+            if told == "absent" or (told is None and files is not None):
+                yield _variable(
+                    name,
+                    id="cufile.env-missing",
+                    severity="error",
+                    message=f"{name} names {text}, which is not there; libcufile ignores that in silence",
+                    remedy="Create the file, or correct the path.",
+                )
+        elif row.key and row.acts in ("number", "word") and acting(row, text, release) is None:
+            yield _variable(
+                name,
+                id="cufile.range",
+                severity="warning",
+                message=f"{name}={text[:60]!r} is not a value that libcufile acts on",
+                remedy=row.effect,
+            )
+
+
+def _variable(name: str, **more: Any) -> Problem:
+    return Problem(path=ENVIRONMENT, pointer=name, **more)
