@@ -1,31 +1,27 @@
-"""`/sys/class/nvme/NAME/address` of a fabrics controller: `traddr=10.9.0.1,trsvcid=4420,host_iface=ib0`.
-
-Source: Linux drivers/nvme/host/fabrics.c, nvmf_get_address().
-"""
+"""/sys/class/nvme/nvme*/address: a PCI address, or what a fabrics controller was connected with."""
 
 from __future__ import annotations
 
+from gdsctl.model.pci import canonical_address
 from gdsctl.record import Record
 
 
 class NvmeAddress(Record, frozen=True, kw_only=True):
-    """`traddr`: where the controller answers; `host_traddr`, `host_iface`: address and netdev of this side, if pinned.
+    """`pci` for the pcie transport, the others for rdma, tcp, fc and loop."""
 
-    `src_addr`: the address that the kernel chose (TCP only).
-    """
-
+    pci: str | None = None
     traddr: str | None = None
     trsvcid: str | None = None
+    src_addr: str | None = None
     host_traddr: str | None = None
     host_iface: str | None = None
-    src_addr: str | None = None
+
+
+_KEYS = frozenset({"traddr", "trsvcid", "src_addr", "host_traddr", "host_iface"})
 
 
 def parse(text: str) -> NvmeAddress:
-    """Unknown keys are passed over; the first of several counts. Never raises."""
-    fields: dict[str, str] = {}
-    for pair in text.strip().split(","):
-        key, _, value = pair.partition("=")
-        if value and key in NvmeAddress.__struct_fields__:
-            fields.setdefault(key, value)
-    return NvmeAddress(**fields)
+    """Keys that are not known are passed over; no key at all gives Nones."""
+    cells = (cell.partition("=") for cell in text.strip().split(","))
+    found = {key.strip(): value.strip() for key, _, value in cells if key.strip() in _KEYS and value.strip()}
+    return NvmeAddress(pci=canonical_address(text), **found)

