@@ -7,6 +7,7 @@ from typing import Any
 
 from gdsctl.collect.reader import Reader
 from gdsctl.model.software import Container
+from gdsctl.parse.platform_text import parse_memlock
 from gdsctl.source.base import Missing
 
 UNLIMITED_BYTES = 2**63 - 1
@@ -32,7 +33,6 @@ _TRACES = (
 _ROOT = re.compile(
     r"^\d+ \d+ \S+ (?P<root>\S+) / (?P<options>\S+) .*?- (?P<fstype>\S+) (?P<source>\S+) ?(?P<super>\S*)"
 )
-_LOCKED = re.compile(r"^Max locked memory\s+(\d+|unlimited)\s", re.MULTILINE)
 _SETTLE = "systemd-detect-virt --container"
 
 
@@ -113,9 +113,9 @@ def _memlock(reader: Reader, host: Any) -> int | None:
         if isinstance(soft, int):
             return soft
     text = reader.text("/proc/self/limits")
-    match = None if isinstance(text, Missing) else _LOCKED.search(text)
-    if match:
-        return UNLIMITED_BYTES if match[1] == "unlimited" else int(match[1][:20])
+    limit = None if isinstance(text, Missing) else parse_memlock(text)
+    if limit:
+        return UNLIMITED_BYTES if limit.soft_bytes is None else limit.soft_bytes
     why = text if isinstance(text, Missing) else Missing(status="error", detail="no row for locked memory")
     reader.gap("container", "memlock_bytes", why, settle_with="ulimit -l")
     return None
