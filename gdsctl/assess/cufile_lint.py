@@ -68,7 +68,8 @@ def _dated(problem: Problem, releases: list[str], asked: list[str]) -> Problem:
     since = asked[first] if first else None
     until = asked[last + 1] if last + 1 < len(asked) else None
     when = " ".join([f"from {since} on"] * bool(since) + [f"until {until}"] * bool(until))
-    message = f"{problem.message} ({when})" if when else problem.message
+    says_when = problem.id in ("cufile.dead-key", "cufile.key-newer-than-library")
+    message = f"{problem.message} ({when})" if when and not says_when else problem.message
     return msgspec.structs.replace(problem, since=since, until=until, message=message)
 
 
@@ -444,9 +445,9 @@ def _unequal(layer: Layer, key: str, sizes: int, counts: int) -> Problem:
 def _slab_config(layer: Layer) -> Iterator[Problem]:
     sizes, counts = get(layer.root, f"{_SLABS}.slab_size_kb"), get(layer.root, f"{_SLABS}.slab_count")
     here = "/" + _SLABS.replace(".", "/")
-    if sizes is None and counts is None:
+    if (sizes is None and counts is None) or any(not isinstance(x, (list, type(None))) for x in (sizes, counts)):
         return
-    if not isinstance(sizes, list) or not isinstance(counts, list) or len(sizes) != len(counts):
+    if len(sizes or ()) != len(counts or ()):
         yield _at(
             layer,
             here,
@@ -455,7 +456,11 @@ def _slab_config(layer: Layer) -> Iterator[Problem]:
             message=f"{_SLABS}: slab_size_kb and slab_count are not equally long; the slab configuration is dropped",
             remedy="Write both lists, equally long.",
         )
-    elif all(isinstance(size, int) for size in sizes) and any(low >= high for low, high in itertools.pairwise(sizes)):
+    elif (
+        sizes
+        and all(isinstance(size, int) for size in sizes)
+        and any(low >= high for low, high in itertools.pairwise(sizes))
+    ):
         yield _at(
             layer,
             f"{here}/slab_size_kb",
