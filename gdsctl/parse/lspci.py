@@ -109,11 +109,12 @@ def parse(text: str) -> LspciText:
         if len(warnings) < _MOST_WARNINGS:
             warnings.append(Warned(line=number, message=message))
 
-    for number, line in enumerate(pasted.lines(text), start=1):
+    lines = pasted.lines(text)
+    for number, line in enumerate(lines, start=1):
         stripped = line.strip()
         if not stripped:
-            if block is not None and last:
-                block.closed = block.closed or block.verbose
+            if block is not None and block.verbose and number < len(lines):  # a blank line ends every block
+                block.closed = True
             continue
         last = line
         broken_header = False
@@ -193,7 +194,8 @@ def _read_hex(block: _Block, offset: int, digits: str, number: int, warn: Callab
 
 
 def _read_subsystem(block: _Block, _: str, value: str) -> bool:
-    block.subsystem = _split_ids(value)[1]
+    ids = _split_ids(value)[1]
+    block.subsystem = (None, None) if ids[0] == "0000" else ids  # a zero vendor: not filled in
     return True
 
 
@@ -265,7 +267,7 @@ def _read_capability(block: _Block, _: str, value: str) -> bool:
     name = value.partition("] ")[2]
     block.acs_listed = block.acs_listed or name.startswith("Access Control Services")
     if name.startswith("Subsystem: "):
-        block.subsystem = _split_ids(name.removeprefix("Subsystem: "))[1]
+        return _read_subsystem(block, "Subsystem", name.removeprefix("Subsystem: "))
     return True
 
 
@@ -330,7 +332,6 @@ def _is_cut(text: str, last: str, block: _Block | None) -> bool:
 
 
 def _assemble(blocks: dict[str, _Block], final: _Block | None, truncated: bool, warnings: list[Warned]) -> LspciText:
-    # A machine where no function shows an extended capability is one whose extended space lspci could not read.
     extended = any(block.extended for block in blocks.values())
     devices = []
     virtual_functions: dict[str, VirtualFunctions] = {}
@@ -413,7 +414,11 @@ def _acs(block: _Block, complete: bool, extended: bool) -> Acs:
         return Acs()
     if _conventional(block, complete):
         return Acs(state="absent")
-    return Acs(state="absent") if block.express is not None and complete and extended else Acs()
+    # lspci says nothing where it could not read the extended space. One capability from there shows that it could.
+    # Integrated functions often have none: for them another function's must do.
+    integrated = _kind(block, complete) == "root_complex_endpoint"
+    readable = block.extended or (integrated and extended)
+    return Acs(state="absent" if block.express is not None and complete and readable else "unreadable")
 
 
 def _word(flags: dict[str, str]) -> int:
