@@ -119,15 +119,9 @@ def _read(line: str) -> MountEntry | None:
     return next((entry for form in _FORMS if (entry := form(line)) is not None), None)
 
 
-def _read_pasted(line: str, cleaned: str) -> MountEntry | None:
-    """The line as it stands; else without what a paste added, blanks squeezed where that leaves one reading."""
-    entry = _read(line)
-    if entry is None and cleaned != line:
-        entry = _read(cleaned)
-    if entry is None:
-        stripped = cleaned.strip(" \t\r")
-        entry = _read(stripped) or _read(re.sub(r"[ \t]+", " ", stripped))
-    return entry
+def _read_pasted(cleaned: str) -> MountEntry | None:
+    """A line without what a paste added; blanks squeezed where the line says nothing else."""
+    return _read(cleaned) or _read(re.sub(r"[ \t]+", " ", cleaned))
 
 
 def _rejoined(first: str, second: str) -> MountEntry | None:
@@ -143,25 +137,27 @@ def parse(text: str) -> Mounts:
     mounts: list[MountEntry] = []
     warnings: list[Warned] = []
     held: tuple[int, str] | None = None
-    raws = text.split("\n")
 
     def unread(number: int) -> None:
         warnings.append(Warned(line=number, message="not a mount in any of the three forms"))
 
-    for number, (raw, cleaned) in enumerate(zip(raws, pasted.lines(text), strict=True), 1):
-        if not cleaned.strip() or terminal.is_chrome(cleaned):
-            continue
-        entry = _read_pasted(raw, cleaned)
+    for number, raw in enumerate(text.split("\n"), 1):
+        entry, cleaned = _read(raw.removesuffix("\r")), ""
+        if entry is None:  # cleaning first would change names that look like a paste's marks
+            cleaned = pasted.lines(raw)[0].strip(" \t\r")
+            if not cleaned or terminal.is_chrome(cleaned):
+                continue
+            entry = _read_pasted(cleaned)
         if entry is not None:
             if held is not None:
                 unread(held[0])
             held = None
-        elif held is not None and (entry := _rejoined(held[1], cleaned.strip(" \t\r"))) is not None:
+        elif held is not None and (entry := _rejoined(held[1], cleaned)) is not None:
             held = None
         else:
             if held is not None:
                 unread(held[0])
-            held = (number, cleaned.strip(" \t\r"))
+            held = (number, cleaned)
         if entry is not None:
             mounts.append(entry)
     if held is not None:

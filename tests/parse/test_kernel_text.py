@@ -369,3 +369,12 @@ def test_stats_cut_off() -> None:
     stats = nvidia_fs_stats.parse(STATS_OFF[: STATS_OFF.index("Error") + 20])
     assert stats.truncated
     assert stats.error["sg_ext"] is None
+
+
+def test_mount_names_that_look_like_paste_marks_and_lines_ended_by_windows() -> None:
+    record = mounts.parse("a /**x**[1m xfs rw 0 0\r\n25 1 8:1 / /y rw - xfs b rw,noatime\r\n> c /z xfs rw 0 0\n")
+    assert [(m.target, m.options) for m in record.mounts] == [
+        ("/**x**[1m", ("rw",)),
+        ("/y", ("rw", "noatime")),
+        ("/z", ("rw",)),
+    ]
