@@ -32,6 +32,10 @@ class Output(Record, frozen=True, kw_only=True):
     exit_code: int = 0
 
 
+MANIFEST_LIMIT = 96 * 1024 * 1024
+"""Of manifest.json, which names every path asked for: 10,000 functions with 25 attributes of 90 characters are 24 MB."""
+
+
 T = TypeVar("T")
 
 
@@ -57,18 +61,25 @@ class Source(Protocol):
         """Sorted names in a directory."""
 
     def real(self, path: str) -> str | Missing:
-        """The path with a link as its last component followed once; the path itself where it is no link."""
+        """The canonical path, every link followed as realpath(3) does; a link's target need not stand there."""
 
     def exists(self, path: str) -> bool | Missing:
         """Does something stand there, of whatever kind?"""
 
     def run(self, name: str) -> Output | Missing:
-        """What a command of `gdsctl.source.commands.COMMANDS` printed."""
+        """What a command printed, by its name in `gdsctl.source.commands.COMMANDS` or as a snapshot calls it."""
 
     def ask(self, name: str) -> Any | Missing:
         """A library's answer as plain JSON values: `nvml`, `udev` or `host`."""
 
 
+def printable(name: str) -> str:
+    r"""A file name as the system calls give it, bytes that are not UTF-8 as `\xNN`: JSON has no lone surrogates."""
+    if name.isascii():
+        return name
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def decode(raw: bytes) -> str:
-    """Text of a file: UTF-8, other bytes as `\\xNN`, so that it can always be printed and compared."""
+    r"""Text of a file: UTF-8, other bytes as `\xNN`, so that it can always be printed and compared."""
     return raw.decode("utf-8", "backslashreplace")

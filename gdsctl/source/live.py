@@ -8,16 +8,20 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from gdsctl.model.node import SourceInfo
-from gdsctl.source.base import Missing, Output, decode
+from gdsctl.source.base import Missing, Output, decode, printable
 from gdsctl.source.commands import COMMANDS, ENVIRONMENT
 from gdsctl.source.tree import missing, read_file
 
 _LOCAL = ("/sys/", "/proc/", "/etc/", "/run/", "/dev/", "/boot/", "/usr/", "/lib/", "/var/")
 _PATIENCE_S = 5.0
 _OUTPUT_LIMIT = 32 * 1024 * 1024
+
+T = TypeVar("T")
 
 
 class LiveSource:
@@ -39,15 +43,10 @@ class LiveSource:
         return _guarded(path, read_file)
 
     def names(self, path: str) -> tuple[str, ...] | Missing:
-        reading: tuple[str, ...] | Missing = _guarded(path, lambda place: tuple(sorted(os.listdir(place))))
-        return reading
+        return _guarded(path, _listing)
 
     def real(self, path: str) -> str | Missing:
-        try:
-            os.lstat(path)
-            return os.path.realpath(path) if os.path.islink(path) else path
-        except OSError as error:
-            return missing(error)
+        return _guarded(path, _canonical)
 
     def exists(self, path: str) -> bool | Missing:
         reading = _guarded(path, os.lstat)
@@ -56,7 +55,9 @@ class LiveSource:
         return True
 
     def run(self, name: str) -> Output | Missing:
-        command = COMMANDS[name]
+        command = COMMANDS.get(name)
+        if command is None:
+            return Missing(status="not_captured", detail=f"gdsctl does not run {name} itself")
         environment = dict(ENVIRONMENT)
         if name == "gdscheck":
             environment |= {key: value for key, value in os.environ.items() if key.startswith("CUFILE_")}
@@ -80,25 +81,33 @@ class LiveSource:
         return host.ask()
 
 
-def _guarded(path: str, function: Any) -> Any:
+def _listing(path: str) -> tuple[str, ...]:
+    return tuple(sorted(map(printable, os.listdir(path))))
+
+
+def _canonical(path: str) -> str:
+    os.lstat(path)
+    real = printable(os.path.realpath(path))
+    me = f"/proc/{os.getpid()}"  # what /proc/self is for now; the name that lasts says more
+    return "/proc/self" + real[len(me) :] if real == me or real.startswith(me + "/") else real
+
+
+def _guarded(path: str, function: Callable[[str], T]) -> T | Missing:
     """The function's answer, or the reason; outside the system's own folders (a dead NFS server) only with a deadline."""
-    try:
-        if path.startswith(_LOCAL):
-            return function(path)
-    except OSError as error:
-        return missing(error)
-    box: list[Any] = []
-
-    def attempt() -> None:
-        try:
-            box.append(function(path))
-        except OSError as error:
-            box.append(missing(error))
-
-    worker = threading.Thread(target=attempt, daemon=True)
+    if path.startswith(_LOCAL):
+        return _attempt(path, function)
+    box: list[T | Missing] = []
+    worker = threading.Thread(target=lambda: box.append(_attempt(path, function)), daemon=True)
     worker.start()
     worker.join(_PATIENCE_S)
     return box[0] if box else Missing(status="timeout", detail=f"no answer within {_PATIENCE_S:g} s")
+
+
+def _attempt(path: str, function: Callable[[str], T]) -> T | Missing:
+    try:
+        return function(path)
+    except OSError as error:
+        return missing(error)
 
 
 def _run(argv: list[str], environment: dict[str, str], timeout_s: float) -> Output | Missing:
@@ -127,11 +136,7 @@ def _run(argv: list[str], environment: dict[str, str], timeout_s: float) -> Outp
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    try:
+    with suppress(subprocess.TimeoutExpired):  # stuck in the kernel: it dies when the kernel lets go
         process.communicate(timeout=1)
-    except subprocess.TimeoutExpired:
-        pass  # stuck in the kernel: it dies when the kernel lets go

@@ -10,10 +10,14 @@ from gdsctl.source.snapshot import CommandEntry, ManifestStatus
 
 
 class Recorder:
-    """Wraps a Source. What it heard stands in its public dictionaries, keyed by canonical path or by name."""
+    """Wraps a Source. What it heard stands in its public dictionaries, keyed by canonical path or by name.
+
+    `links`: every link on the way to a path asked for -> its canonical target.
+    """
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._places = {"": "", "/": "/"}
         self.files: dict[str, bytes] = {}
         self.links: dict[str, str] = {}
         self.listings: dict[str, tuple[str, ...]] = {}
@@ -30,28 +34,29 @@ class Recorder:
 
     def read(self, path: str) -> bytes | Missing:
         reading = self._source.read(path)
+        place = self._place(path)
         if not isinstance(reading, Missing):
-            self.files[path] = reading
-        self._note(path, reading)
+            self.files[place] = reading
+        self._note(place, reading)
         return reading
 
     def names(self, path: str) -> tuple[str, ...] | Missing:
         reading = self._source.names(path)
+        place = self._place(path)
         if not isinstance(reading, Missing):
-            self.listings[path] = reading
-        self._note(path, reading)
+            self.listings[place] = reading
+        self._note(place, reading)
         return reading
 
     def real(self, path: str) -> str | Missing:
         reading = self._source.real(path)
-        if not isinstance(reading, Missing) and reading != path:
-            self.links[path] = reading
-        self._note(path, reading)
+        self._place(path)
+        self._note(self._entry_place(path), reading)
         return reading
 
     def exists(self, path: str) -> bool | Missing:
         reading = self._source.exists(path)
-        self._note(path, Missing(status="absent") if reading is False else reading)
+        self._note(self._entry_place(path), Missing(status="absent") if reading is False else reading)
         return reading
 
     def run(self, name: str) -> Output | Missing:
@@ -75,6 +80,22 @@ class Recorder:
                 self.asked[name] = CommandEntry(status="ok")
             return reading
         return self.answers[name] if name in self.answers else _missing(self.asked[name])
+
+    def _entry_place(self, path: str) -> str:
+        """Where the name itself stands: its folder canonical, its own link not followed."""
+        folder, _, name = path.rpartition("/")
+        return f"{self._place(folder)}/{name}"
+
+    def _place(self, path: str) -> str:
+        """The canonical path; a link met on the way is written down."""
+        known = self._places.get(path)
+        if known is None:
+            entry = self._entry_place(path)
+            real = self._source.real(path)
+            known = self._places[path] = entry if isinstance(real, Missing) else real
+            if known != entry:
+                self.links[entry] = known
+        return known
 
     def _note(self, path: str, reading: Any) -> None:
         if not isinstance(reading, Missing):

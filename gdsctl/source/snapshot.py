@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -13,6 +13,9 @@ from gdsctl.source.base import Missing, Output, Status, decode
 from gdsctl.source.tree import Files, Tree
 
 SNAPSHOT_SCHEMA = "1"
+
+T = TypeVar("T")
+
 ManifestStatus = Literal["ok", "absent", "denied", "error", "timeout", "skipped", "no_tool"]
 _REPLAY: dict[ManifestStatus, Status] = {
     "absent": "absent",
@@ -33,7 +36,7 @@ class CommandEntry(Record, frozen=True, kw_only=True):
 class Manifest(Record, frozen=True, kw_only=True):
     """What was asked for and what came of it.
 
-    `paths`: absolute path -> status; `details`: the system's words where they say more than the status;
+    Paths are canonical (links followed). `paths`: absolute path -> status; `details`: the system's words where they say more than the status;
     `listings`: folder -> names in it, for folders of which not every entry was read.
     """
 
@@ -80,27 +83,28 @@ class SnapshotSource:
         return self._manifest
 
     def read(self, path: str) -> bytes | Missing:
-        return self._or_recorded(path, self._tree.read(path))
+        reading = self._tree.read(path)
+        return self._recorded(path, reading) if isinstance(reading, Missing) else reading
 
     def names(self, path: str) -> tuple[str, ...] | Missing:
         reading = self._tree.names(path)
-        listed = self._manifest.listings.get(path)
-        if listed is None:
-            return self._or_recorded(path, reading)
-        return listed if isinstance(reading, Missing) else tuple(sorted({*listed, *reading}))
+        listed = self._manifest.listings.get(self._tree.canonical(path))
+        if listed is not None:
+            return listed if isinstance(reading, Missing) else tuple(sorted({*listed, *reading}))
+        return self._recorded(path, reading) if isinstance(reading, Missing) else reading
 
     def real(self, path: str) -> str | Missing:
         reading = self._tree.real(path)
-        if isinstance(reading, Missing) and self._manifest.paths.get(path) == "ok":
-            return path
-        return self._or_recorded(path, reading)
+        if isinstance(reading, Missing):
+            recorded = self._recorded(path, reading)
+            return self._tree.canonical(path) if self._stands(path) else recorded
+        return reading
 
     def exists(self, path: str) -> bool | Missing:
-        reading = self._tree.exists(path)
-        if reading is True or self._manifest.paths.get(path) == "ok":
+        if self._tree.exists(path) is True or self._stands(path):
             return True
-        recorded = self._or_recorded(path, Missing(status="absent") if reading is False else reading)
-        return False if isinstance(recorded, Missing) and recorded.status == "absent" else recorded
+        recorded = self._recorded(path, Missing(status="absent"))
+        return False if recorded.status == "absent" else recorded
 
     def run(self, name: str) -> Output | Missing:
         entry = self._manifest.commands.get(name)
@@ -135,20 +139,27 @@ class SnapshotSource:
         except OSError:
             return None
 
-    def _or_recorded(self, path: str, reading: Any) -> Any:
-        """The reading, or for want of one what the manifest says became of the path, or of the folder above it."""
-        if not isinstance(reading, Missing):
+    def _recorded(self, path: str, reading: Missing) -> Missing:
+        """What the manifest says became of a path that the tree lacks, or of the folder above it."""
+        if reading.status not in ("absent", "not_captured"):
             return reading
-        status = self._manifest.paths.get(path)
+        place = self._tree.canonical(path)
+        status = self._manifest.paths.get(place)
+        if status == "ok" and place in self._manifest.listings:
+            return Missing(status="error", detail="EISDIR: Is a directory")
         if status == "ok":
-            return Missing(
-                status="not_captured", detail="the manifest lists it but its contents are not in the snapshot"
-            )
+            return Missing(status="not_captured", detail="the manifest lists it; its contents are not in the snapshot")
         if status is not None:
-            return Missing(status=_REPLAY[status], detail=self._manifest.details.get(path, ""))
-        if self._known_absent(path):
+            return Missing(status=_REPLAY[status], detail=self._manifest.details.get(place, ""))
+        if self._known_absent(place):
             return Missing(status="absent", detail="not in its folder's listing")
         return Missing(status="not_captured", detail="this snapshot did not ask for it")
+
+    def _stands(self, path: str) -> bool:
+        """Recorded as standing there, though nothing of it was kept."""
+        place = self._tree.canonical(path)
+        folder, _, name = place.rpartition("/")
+        return self._manifest.paths.get(place) == "ok" or name in self._manifest.listings.get(folder or "/", ())
 
     def _known_absent(self, path: str) -> bool:
         folder, _, name = path.rpartition("/")
@@ -199,8 +210,7 @@ def _manifest(files: Files, path: str) -> Manifest:
             )
         return msgspec.json.decode(raw, type=Manifest)
     except (msgspec.MsgspecError, RecursionError) as error:
-        line = None
-        raise InputError(f"manifest.json: {error}", path=path, line=line) from error
+        raise InputError(f"manifest.json: {error}", path=path) from error
 
 
 class _Version(msgspec.Struct):

@@ -7,7 +7,7 @@ import os
 import stat
 from typing import Protocol
 
-from gdsctl.source.base import FILE_LIMIT, Missing
+from gdsctl.source.base import FILE_LIMIT, MANIFEST_LIMIT, Missing, printable
 
 _MAX_LINKS = 40  # as the kernel's own limit, path_resolution(7)
 
@@ -36,7 +36,7 @@ class FolderFiles:
         return "dir" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "other"
 
     def content(self, path: str) -> bytes:
-        return read_file(self._root + path)
+        return read_file(self._root + path, size_limit(path))
 
     def listing(self, path: str) -> list[str]:
         return os.listdir(self._root + path)
@@ -45,8 +45,13 @@ class FolderFiles:
         return os.readlink(self._root + path)
 
 
-def read_file(path: str) -> bytes:
-    """The bytes of a regular file, whatever size it claims (procfs says 0); OSError with EFBIG above FILE_LIMIT.
+def size_limit(path: str) -> int:
+    """The most bytes that a file of this name in a raw tree may have."""
+    return MANIFEST_LIMIT if path.rpartition("/")[2] == "manifest.json" else FILE_LIMIT
+
+
+def read_file(path: str, limit: int = FILE_LIMIT) -> bytes:
+    """The bytes of a regular file, whatever size it claims (procfs says 0); OSError with EFBIG above `limit`.
 
     Opened without waiting, so that a FIFO or a device under a file's name cannot hang the reader.
     """
@@ -62,8 +67,8 @@ def read_file(path: str) -> bytes:
         while chunk := os.read(descriptor, 1 << 20):
             chunks.append(chunk)
             size += len(chunk)
-            if size > FILE_LIMIT:
-                raise OSError(errno.EFBIG, f"more than {FILE_LIMIT} bytes")
+            if size > limit:
+                raise OSError(errno.EFBIG, f"more than {limit} bytes")
         return b"".join(chunks)
     finally:
         os.close(descriptor)
@@ -97,20 +102,20 @@ class Tree:
         try:
             return self._files.content(found)
         except OSError as error:
-            return missing(error)
+            return self._why(error, found)
 
     def names(self, path: str) -> tuple[str, ...] | Missing:
         found = self._folder(path.strip("/"))
         if isinstance(found, Missing):
             return found
         try:
-            return tuple(sorted(self._files.listing(found)))
+            return tuple(sorted(map(printable, self._files.listing(found))))
         except OSError as error:
-            return missing(error)
+            return self._why(error, found)
 
     def real(self, path: str) -> str | Missing:
-        found = self._locate(path)
-        return found if isinstance(found, Missing) else "/" + found
+        stands = self._locate(path, follow=False)
+        return stands if isinstance(stands, Missing) else self.canonical(path)
 
     def exists(self, path: str) -> bool | Missing:
         found = self._locate(path, follow=False)
@@ -118,11 +123,25 @@ class Tree:
             return False if found.status == "absent" else found
         return True
 
+    def canonical(self, path: str) -> str:
+        """The path with every link in it followed as far as the tree holds them; the rest as it stands."""
+        folder, _, name = path.strip("/").rpartition("/")
+        parent = self._folder(folder)
+        if isinstance(parent, str):
+            place = f"{parent}/{name}" if parent else name
+            try:
+                if self._files.kind(place) != "link":
+                    return "/" + printable(place)
+            except OSError:
+                return "/" + printable(place)
+        found = self._walk(path, strict=False)
+        return path if isinstance(found, Missing) else "/" + printable(found)
+
     def _folder(self, path: str) -> str | Missing:
         """The canonical place of a folder; remembered, since thousands of files share a few hundred folders."""
         known = self._folders.get(path)
         if known is None:
-            known = self._folders[path] = self._walk(path, _MAX_LINKS)
+            known = self._folders[path] = self._walk(path)
         return known
 
     def _locate(self, path: str, *, follow: bool = True) -> str | Missing:
@@ -132,15 +151,15 @@ class Tree:
             return parent
         place = f"{parent}/{name}" if parent else name
         try:
-            kind = self._files.kind(place)
-            if kind == "link" and follow:
-                return self._walk(self._joined(parent, self._files.target(place)), _MAX_LINKS)
+            if self._files.kind(place) == "link" and follow:
+                return self._walk(place)
         except OSError as error:
             return self._why(error, place)
         return place
 
-    def _walk(self, path: str, links: int) -> str | Missing:
+    def _walk(self, path: str, *, strict: bool = True) -> str | Missing:
         done = ""
+        links = _MAX_LINKS
         todo = [part for part in path.split("/") if part and part != "."][::-1]
         while todo:
             part = todo.pop()
@@ -149,23 +168,21 @@ class Tree:
                 continue
             place = f"{done}/{part}" if done else part
             try:
-                if self._files.kind(place) != "link":
-                    done = place
-                    continue
-                links -= 1
-                if links < 0:
-                    return Missing(status="error", detail="ELOOP: too many links")
-                target = self._files.target(place)
+                target = self._files.target(place) if self._files.kind(place) == "link" else None
             except OSError as error:
-                return self._why(error, place)
+                if strict:
+                    return self._why(error, place)
+                target = None
+            if target is None:
+                done = place
+                continue
+            links -= 1
+            if links < 0:
+                return Missing(status="error", detail="ELOOP: too many links")
             if target.startswith("/"):
                 done = ""
             todo += [piece for piece in target.split("/") if piece and piece != "."][::-1]
         return done
-
-    @staticmethod
-    def _joined(folder: str, target: str) -> str:
-        return target.lstrip("/") if target.startswith("/") else f"{folder}/{target}"
 
     @staticmethod
     def _why(error: OSError, place: str) -> Missing:
