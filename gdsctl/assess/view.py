@@ -50,7 +50,13 @@ class Storage(Record, frozen=True, kw_only=True):
         """Could nvidia-fs carry it, were all set up right?"""
         row = self.direct
         both = row is not None and self.filesystem is not None and self.filesystem.nvidia_fs != "no"
-        return both and row is not None and row.nvidia_fs in ("yes", "reads") and row.rdma != "userspace" and not self.over_tcp
+        return (
+            both
+            and row is not None
+            and row.nvidia_fs in ("yes", "reads")
+            and row.rdma != "userspace"
+            and not self.over_tcp
+        )
 
     @property
     def takes_user_rdma(self) -> bool:
@@ -189,7 +195,9 @@ class View:
             target = filesystems.target(
                 filesystems.target_name(mount.backing.kind, transport=mount.backing.transport, level=level)
             )
-        member_hook = {"pcie": "nvme", "rdma": "nvme_rdma"}.get(transports.pop() or "") if len(transports) == 1 else None
+        member_hook = (
+            {"pcie": "nvme", "rdma": "nvme_rdma"}.get(transports.pop() or "") if len(transports) == 1 else None
+        )
         return Storage(mount=mount, filesystem=row, target=target, md_level=level, member_hook=member_hook)
 
 

@@ -109,13 +109,17 @@ class CufileConfig(Record, frozen=True, kw_only=True):
 
 
 class Gds(Record, frozen=True, kw_only=True):
-    """`version`: of libcufile as the package counts (1.14.1); `libcufile`: its path; `gdscheck`: parsed report."""
+    """`version`: of libcufile as the package counts (1.14.1); `libcufile`: its path; `gdscheck`: parsed report.
+
+    `gpfs_verbs_ports`: devices of Storage Scale's verbsPorts (`mlx5_0/1`), None where Storage Scale did not say.
+    """
 
     version: str | None = None
     libcufile: str | None = None
     gdscheck: dict[str, Any] | None = None
     cufile_config: CufileConfig = CufileConfig()
     udev_rule_md: bool | None = None
+    gpfs_verbs_ports: tuple[str, ...] | None = None
 
 
 class Container(Record, frozen=True, kw_only=True):

@@ -33,7 +33,9 @@ RULE = Rule(
     problem="the NVIDIA driver is not loaded",
     why="Without the driver there is no CUDA, so no cuFile, neither direct nor in compat mode.",
     look_at=("cat /proc/driver/nvidia/version", "dmesg | grep -iE 'nvidia|nvrm|nouveau'"),
-    remedy=Remedy(text="Install and load the NVIDIA driver, with the open kernel modules.", commands=("modprobe nvidia",)),
+    remedy=Remedy(
+        text="Install and load the NVIDIA driver, with the open kernel modules.", commands=("modprobe nvidia",)
+    ),
     source="NVIDIA GDS Troubleshooting Guide, 'Installing GPUDirect Storage'",
     blocks=("nvidia-fs", "p2pdma", "c2c", "rdma", "compat"),
     check=check,

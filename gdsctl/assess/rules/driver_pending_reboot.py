@@ -16,7 +16,11 @@ def check(view: View) -> Iterator[Verdict]:
         subject="nvidia",
         message="the driver runs with other RegistryDwords than modprobe.d names: a reload or reboot is pending",
         evidence=seen("running", _shown(running), "/proc/driver/nvidia/params")
-        + seen("at the next load", _shown(coming), ", ".join(sorted(set((driver.modprobe_files or {}).values()))) or "modprobe.d"),
+        + seen(
+            "at the next load",
+            _shown(coming),
+            ", ".join(sorted(set((driver.modprobe_files or {}).values()))) or "modprobe.d",
+        ),
     )
 
 

@@ -18,7 +18,8 @@ def check(view: View) -> Iterator[Verdict]:
         yield Fail(
             subject="nvidia",
             message=f"driver {driver} on kernel {kernel} may fail to map GPU memory for P2PDMA (page reference counts)",
-            evidence=seen("kernel", kernel, "/proc/sys/kernel/osrelease") + seen("driver", driver, "/proc/driver/nvidia/version"),
+            evidence=seen("kernel", kernel, "/proc/sys/kernel/osrelease")
+            + seen("driver", driver, "/proc/driver/nvidia/version"),
             scope=scope,
         )
 
@@ -30,7 +31,10 @@ RULE = Rule(
     why="Kernels from 6.15 on count references of device pages in another way; drivers without the fix fail P2PDMA with "
     "CUDA error 1 (INVALID_VALUE), and cuFile falls back.",
     look_at=("uname -r", "cat /proc/driver/nvidia/version", "grep 'cuda p2p device address' cufile.log"),
-    remedy=Remedy(text=f"Use driver {limit('driver_uvm_refcount_fix').value} or newer, or a kernel before 6.15.", needs_reboot=True),
+    remedy=Remedy(
+        text=f"Use driver {limit('driver_uvm_refcount_fix').value} or newer, or a kernel before 6.15.",
+        needs_reboot=True,
+    ),
     not_to_conclude="The boundary is drawn from reports: a driver just below it may carry the fix.",
     source=limit("driver_uvm_refcount_fix").source,
     check=check,

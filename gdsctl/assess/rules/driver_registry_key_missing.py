@@ -33,7 +33,9 @@ def check(view: View) -> Iterator[Verdict]:
         yield Cannot(
             subject="nvidia",
             fact="the driver's RegistryDwords are not known",
-            settle_with=view.settle("nvidia_driver", "registry_dwords", "grep RegistryDwords /proc/driver/nvidia/params"),
+            settle_with=view.settle(
+                "nvidia_driver", "registry_dwords", "grep RegistryDwords /proc/driver/nvidia/params"
+            ),
             scope=scope,
         )
         return
@@ -55,7 +57,10 @@ RULE = Rule(
     problem="registry keys that P2PDMA needs are not set in the running driver",
     why="The kernel can offer GPU memory to a drive only if the whole of it is mapped at BAR1 and not write-combined; "
     "the driver does neither by default.",
-    look_at=("grep RegistryDwords /proc/driver/nvidia/params", "grep -r NVreg_RegistryDwords /etc/modprobe.d /usr/lib/modprobe.d"),
+    look_at=(
+        "grep RegistryDwords /proc/driver/nvidia/params",
+        "grep -r NVreg_RegistryDwords /etc/modprobe.d /usr/lib/modprobe.d",
+    ),
     remedy=Remedy(
         text="Write the keys into one modprobe.d line together with those that are there (gdsctl plan --emit modprobe), "
         "rebuild the initramfs and reboot. The case of the names matters: RMForce..., RmForce...",

@@ -22,7 +22,11 @@ def check(view: View) -> Iterator[Verdict]:
             evidence=(Evidence(fact="mount options", value=",".join(mount.options), source="/proc/self/mountinfo"),),
             remedy=Remedy(
                 text=f"Write {wanted} into the mount options"
-                + (": for the root filesystem as rootflags= on the kernel command line." if root else " and into fstab."),
+                + (
+                    ": for the root filesystem as rootflags= on the kernel command line."
+                    if root
+                    else " and into fstab."
+                ),
                 commands=() if root else (command,),
                 needs_reboot=root,
                 persistent=root,

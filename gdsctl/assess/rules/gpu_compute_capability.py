@@ -28,7 +28,9 @@ def check(view: View) -> Iterator[Verdict]:
             yield Fail(
                 subject=gpu_key(gpu),
                 message=f"GPU {gpu.index} ({gpu.name or 'unnamed'}) has compute capability {capability}, too old for GDS",
-                evidence=seen("compute capability", capability, "NVML" if gpu.compute_capability else (row.source if row else "")),
+                evidence=seen(
+                    "compute capability", capability, "NVML" if gpu.compute_capability else (row.source if row else "")
+                ),
                 scope=scope,
             )
 

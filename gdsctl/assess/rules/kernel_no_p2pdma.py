@@ -46,7 +46,10 @@ RULE = Rule(
     why="libcufile looks for pci_p2pdma_add_resource in /proc/kallsyms; where it is missing P2PDMA is off whatever "
     "cufile.json says.",
     look_at=("grep pci_p2pdma_add_resource /proc/kallsyms", "grep CONFIG_PCI_P2PDMA /boot/config-$(uname -r)"),
-    remedy=Remedy(text="Boot a kernel with CONFIG_PCI_P2PDMA=y (Ubuntu 6.2 or newer, RHEL 9.4), or use nvidia-fs.", needs_reboot=True),
+    remedy=Remedy(
+        text="Boot a kernel with CONFIG_PCI_P2PDMA=y (Ubuntu 6.2 or newer, RHEL 9.4), or use nvidia-fs.",
+        needs_reboot=True,
+    ),
     not_to_conclude="The version alone does not tell: distributions switch the option on and off.",
     source="libcufile 1.16 to 1.20, log text 'Kernel does not support PCIP2PDMA'; GDS Troubleshooting Guide, P2PDMA",
     blocks=("p2pdma",),

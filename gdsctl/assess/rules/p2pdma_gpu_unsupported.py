@@ -40,7 +40,9 @@ RULE = Rule(
     why="The driver maps a GPU's whole memory at BAR1 only on data-centre GPUs that NVIDIA names; others never get the "
     "pages that a drive could write to.",
     look_at=("nvidia-smi -L", "ls /sys/bus/pci/devices/*/p2pmem"),
-    remedy=Remedy(text="Use nvidia-fs for this GPU, or a GPU of NVIDIA's list (A100, A40, L4, L40S, H100, H200, B100, B200, B300)."),
+    remedy=Remedy(
+        text="Use nvidia-fs for this GPU, or a GPU of NVIDIA's list (A100, A40, L4, L40S, H100, H200, B100, B200, B300)."
+    ),
     not_to_conclude="A GPU that is not on the list may still work; the list is what NVIDIA tests.",
     source="GDS Troubleshooting Guide, 'GPUs that support P2PDMA'",
     blocks=("p2pdma",),

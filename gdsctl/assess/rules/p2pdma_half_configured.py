@@ -39,7 +39,8 @@ def _keys_lacking(view: View) -> Iterator[Verdict]:
                 subject=target,
                 message=f"cufile.json switches P2PDMA on, but {names} is not true, so {target} stays out",
                 evidence=tuple(
-                    Evidence(fact=key, value="not true", source=view.config.origin_of(key) or "cufile.json") for key in lacking
+                    Evidence(fact=key, value="not true", source=view.config.origin_of(key) or "cufile.json")
+                    for key in lacking
                 ),
                 scope=Scope(mounts=frozenset({target})),
             )
@@ -47,13 +48,17 @@ def _keys_lacking(view: View) -> Iterator[Verdict]:
 
 def _only_the_driver(view: View) -> Iterator[Verdict]:
     """The registry keys stand, so somebody meant P2PDMA, but cufile.json does not ask for it."""
-    dwords = {**(view.node.nvidia_driver.modprobe_registry_dwords or {}), **(view.node.nvidia_driver.registry_dwords or {})}
+    dwords = {
+        **(view.node.nvidia_driver.modprobe_registry_dwords or {}),
+        **(view.node.nvidia_driver.registry_dwords or {}),
+    }
     value = dwords.get("RMForceStaticBar1")
     if value in ("1", "0x1"):
         yield Fail(
             subject="cufile.json",
             message="the driver is set up for P2PDMA, but cufile.json does not switch it on",
-            evidence=seen("RMForceStaticBar1", value, "driver registry") + seen("/properties/use_pci_p2pdma", "false", "cufile.json"),
+            evidence=seen("RMForceStaticBar1", value, "driver registry")
+            + seen("/properties/use_pci_p2pdma", "false", "cufile.json"),
             blocks=(),
             severity="warning",
         )
@@ -66,7 +71,11 @@ RULE = Rule(
     why="P2PDMA needs all of: open driver, registry keys, kernel option, nvme_core multipath=N for multipath drives, "
     "properties.use_pci_p2pdma, and from GDS 1.16 the key of the target in the top-level section block. With any one "
     "missing cuFile falls back in silence, or fails with 801 or 5008.",
-    look_at=("cat /etc/cufile.json", "grep RegistryDwords /proc/driver/nvidia/params", "cat /sys/module/nvme_core/parameters/multipath"),
+    look_at=(
+        "cat /etc/cufile.json",
+        "grep RegistryDwords /proc/driver/nvidia/params",
+        "cat /sys/module/nvme_core/parameters/multipath",
+    ),
     remedy=Remedy(
         text="Write all keys together: gdsctl plan makes the file and the modprobe line.",
         commands=("gdsctl plan --mode p2pdma --emit all --output-dir gds-plan",),

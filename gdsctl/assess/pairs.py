@@ -1,0 +1,247 @@
+"""Every GPU with every NVMe drive and NIC: path class, the kernel's peer-to-peer verdict, narrowest link.
+
+The verdict follows Linux drivers/pci/p2pdma.c, calc_map_type_and_dist(): below a common bridge requests take the bus
+address and never meet the host bridge or the IOMMU, unless ACS redirects them on the way; all else goes through the
+host bridge, where the kernel asks its list.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from gdsctl.data import host_bridges
+from gdsctl.model.judgement import P2p, Pair
+from gdsctl.model.node import Node
+from gdsctl.model.pci import PciDevice
+from gdsctl.model.topology import Path, Relation, Topology
+
+_CITE = "Linux p2pdma.c"
+_CPU_VENDOR_OF_BRIDGE = {"8086": "GenuineIntel", "1022": "AuthenticAMD"}
+_CONVENTIONAL_CONFIG_BYTES = 256
+
+
+class _Peer(NamedTuple):
+    address: str
+    kind: Literal["nvme", "nic"]
+    rate_gbs: float | None
+
+
+class _Verdict(NamedTuple):
+    p2p: P2p
+    reason: str
+    redirect_at: tuple[str, ...] | None = ()
+
+
+def pairs(node: Node) -> tuple[Pair, ...]:
+    """One record for each GPU with a PCI address and each PCIe NVMe controller or NIC, GPUs in their order."""
+    judge = _Judge(node)
+    peers = _peers(node)
+    return tuple(judge.pair(gpu.address, peer) for gpu in node.gpus if gpu.address for peer in peers)
+
+
+def _peers(node: Node) -> tuple[_Peer, ...]:
+    """NVMe first. A NIC function with several ports is one peer, as fast as its fastest port."""
+    found: dict[str, _Peer] = {}
+    for drive in node.nvme:
+        if drive.address and drive.transport in ("pcie", None):
+            found.setdefault(drive.address, _Peer(drive.address, "nvme", None))
+    for nic in node.nics:
+        if nic.address:
+            known = found.get(nic.address)
+            rates = [rate for rate in (known.rate_gbs if known else None, _gbs(nic.rate_gbps)) if rate]
+            found[nic.address] = _Peer(nic.address, "nic", max(rates, default=None))
+    return tuple(found.values())
+
+
+def _gbs(rate_gbps: float | None) -> float | None:
+    return rate_gbps / 8 if rate_gbps else None
+
+
+class _Judge:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._topology = Topology(node.pci.devices, numa_nodes=len(node.numa.nodes) or None)
+        gpus = [gpu.address for gpu in node.gpus if gpu.address]
+        self._flattened = self._topology.flattened(gpus, node.platform.virtualization)
+        self._links: dict[str, float | None] = {}
+        self._through: dict[tuple[str | None, str | None], _Verdict] = {}
+
+    def pair(self, gpu: str, peer: _Peer) -> Pair:
+        relation = self._topology.relation(gpu, peer.address)
+        path = self._topology.path(gpu, peer.address)
+        verdict = self._verdict(gpu, peer.address, path, relation)
+        if self._flattened and not (relation.class_ == "unknown" and relation.reason):
+            relation = Relation("unknown", None, self._flattened)
+        notes = [verdict.reason, relation.reason]
+        if relation.flattened:
+            notes.append("a Broadcom switch that shows two levels is counted as one")
+        bottleneck, at = self._bottleneck(gpu, peer)
+        return Pair(
+            gpu=gpu,
+            peer=peer.address,
+            peer_kind=peer.kind,
+            class_=relation.class_,
+            hops=path.hops,
+            meet=relation.meet,
+            acs_redirect_at=verdict.redirect_at,
+            p2p=verdict.p2p,
+            p2p_reason="; ".join(dict.fromkeys(note for note in notes if note)),
+            bottleneck_gbs=bottleneck,
+            bottleneck_at=at,
+        )
+
+    # --- the kernel's rule --------------------------------------------------------------------------------------
+
+    def _verdict(self, gpu: str, peer: str, path: Path, relation: Relation) -> _Verdict:
+        if self._topology.device(gpu) is None or self._topology.device(peer) is None:
+            return _Verdict("unknown", relation.reason, None)
+        if path.common is None:
+            return self._across(gpu, peer)
+        # The kernel walks from the provider, itself included, to the common bridge, included; then from the client up.
+        walked = (gpu, *path.up, path.common, *path.down, peer)
+        redirecting = tuple(port for port in walked if self._redirects(port))
+        if redirecting:
+            through = self._across(gpu, peer)
+            why = f"ACS redirects peer requests at {', '.join(redirecting)}, so they go up to the host bridge"
+            return _Verdict(through.p2p, f"{why}: {through.reason}", redirecting)
+        unread = [port for port in walked if self._redirects(port) is None]
+        if unread:
+            return _Verdict("unknown", self._doubt(gpu, peer, path, unread), None)
+        where = f"{'root' if relation.meet == 'root_port' else 'switch'} port {path.common}"
+        return _Verdict("bus_address", f"both hang below {where} and no port between redirects ({_CITE})")
+
+    def _redirects(self, address: str) -> bool | None:
+        device = self._topology.device(address)
+        if device is None:
+            return None
+        if device.acs.state == "absent":
+            return False
+        if device.acs.redirects is None and self._cannot_redirect(device):
+            return False
+        return device.acs.redirects
+
+    def _cannot_redirect(self, device: PciDevice) -> bool:
+        """A function whose configuration space ends at 256 bytes has no ACS that the kernel could find.
+
+        Trusted only of an endpoint that is alone in its device: a dump of a port may have been cut at that size.
+        """
+        return (
+            device.config_bytes == _CONVENTIONAL_CONFIG_BYTES
+            and device.secondary_bus is None
+            and not self._topology.functions_beside(device.address)
+        )
+
+    def _doubt(self, gpu: str, peer: str, path: Path, unread: list[str]) -> str:
+        """Which ports could not be read, and what other sources hint at."""
+        shown = ", ".join(unread[:4]) + (f" and {len(unread) - 4} more" if len(unread) > 4 else "")
+        words = [f"ACS of {shown} is unreadable, so whether requests stay below {path.common} is not known"]
+        listed = self._node.nvidia_fs.acs_bridges
+        if listed is not None:
+            on_way = [port for port in path.hops if port in listed]
+            words.append(
+                f"nvidia-fs found some ACS bit on at {', '.join(on_way)}"
+                if on_way
+                else "nvidia-fs found no ACS bit on at any bridge between"
+            )
+        groups = [device.iommu_group if (device := self._topology.device(end)) else None for end in (gpu, peer)]
+        if None not in groups:
+            if groups[0] == groups[1]:
+                words.append(f"both are in IOMMU group {groups[0]}: some port lacks full isolation, usually direct")
+            else:
+                words.append("separate IOMMU groups hint at ACS, no more: ports without ACS get groups too")
+        return "; ".join(words) + f" ({_CITE})"
+
+    def _across(self, gpu: str, peer: str) -> _Verdict:
+        buses = self._topology.root_bus(gpu), self._topology.root_bus(peer)
+        known = self._through.get(buses)
+        if known is None:
+            known = self._through[buses] = self._ask_the_list(*buses)
+        return known
+
+    def _ask_the_list(self, first: str | None, second: str | None) -> _Verdict:
+        platform = self._node.platform
+        vendor, family = platform.cpu_vendor, platform.cpu_family
+        if vendor is not None and family is not None:
+            cpu = host_bridges.trusted_cpu(vendor, family)
+            if cpu is not None:
+                age = _age(cpu.since, platform.kernel_version)
+                return _Verdict(
+                    "through_host_bridge", f"{cpu.name}: any host bridge will do{age} ({_CITE}, cpu_supports_p2pdma)"
+                )
+        if first is None or second is None:
+            return _Verdict("unknown", "the host bridges above are not known")
+        answers = [self._listed(bus, same=first == second) for bus in dict.fromkeys((first, second))]
+        worst = next((a for a in answers if a.p2p == "blocked"), None) or next(
+            (a for a in answers if a.p2p == "unknown"), answers[0]
+        )
+        if worst.p2p == "blocked" and self._may_be_trusted_cpu(first, second):
+            return _Verdict("unknown", f"{worst.reason}; CPU vendor and family, which would decide, are not known")
+        return worst
+
+    def _listed(self, bus: str, *, same: bool) -> _Verdict:
+        """The kernel's list for one root bus; pci_host_bridge_dev() and __host_bridge_whitelist()."""
+        first = self._topology.first_on_bus(bus)
+        if first is None:
+            return _Verdict("unknown", f"no function of root bus {bus} is known")
+        if not first.address.endswith(":00.0") and first.kind != "root_port":
+            return _Verdict(
+                "blocked",
+                f"root bus {bus} starts at {first.address}, which is no host bridge that the kernel could look up ({_CITE})",
+            )
+        if first.vendor_id is None or first.device_id is None:
+            return _Verdict("unknown", f"the ids of host bridge {first.address} are not known")
+        ids = f"{first.vendor_id}:{first.device_id}"
+        row = host_bridges.host_bridge(first.vendor_id, first.device_id)
+        if row is None:
+            return _Verdict(
+                "blocked",
+                f"host bridge {first.address} ({ids}) is not on the kernel's list as of 6.17 ({_CITE}, pci_p2pdma_whitelist)",
+            )
+        if row.same_bridge_only and not same:
+            return _Verdict(
+                "blocked",
+                f"host bridge {first.address} ({ids}, {row.name}) is trusted below itself only, and two are crossed ({_CITE})",
+            )
+        if row.since is None:
+            return _Verdict(
+                "unknown",
+                f"host bridge {first.address} ({ids}, {row.name}) is listed by kernels newer than 6.17 only; which release is not known",
+            )
+        age = _age(row.since, self._node.platform.kernel_version)
+        return _Verdict(
+            "through_host_bridge",
+            f"host bridge {first.address} ({ids}, {row.name}) is on the kernel's list{age} ({_CITE}, pci_p2pdma_whitelist)",
+        )
+
+    def _may_be_trusted_cpu(self, *buses: str) -> bool:
+        """Could the processor, for all that is known, be one that is trusted whatever its host bridge?"""
+        platform = self._node.platform
+        vendor = platform.cpu_vendor
+        if vendor is None and platform.virtualization in (None, "none"):  # an emulated bridge says nothing of the CPU
+            firsts = [self._topology.first_on_bus(bus) for bus in buses]
+            vendors = {_CPU_VENDOR_OF_BRIDGE.get(first.vendor_id or "") for first in firsts if first}
+            vendor = next((name for name in vendors if name), None)
+        trusting = host_bridges.trusting_vendors()
+        return (vendor is None or vendor in trusting) and (platform.cpu_vendor is None or platform.cpu_family is None)
+
+    # --- width --------------------------------------------------------------------------------------------------
+
+    def _bottleneck(self, gpu: str, peer: _Peer) -> tuple[float | None, str | None]:
+        """The narrowest link on the way in GB/s and the function below it; None where a link is not known."""
+        narrowest: tuple[float, str] | None = (peer.rate_gbs, peer.address) if peer.rate_gbs else None
+        for address in self._topology.links(gpu, peer.address):
+            if address not in self._links:
+                self._links[address] = self._topology.gbs(address)
+            gbs = self._links[address]
+            if gbs is None:
+                return None, None
+            if narrowest is None or gbs < narrowest[0]:
+                narrowest = (gbs, address)
+        return (round(narrowest[0], 2), narrowest[1]) if narrowest else (None, None)
+
+
+def _age(since: tuple[int, int], kernel: tuple[int, int, int] | None) -> str:
+    """A remark where the running kernel is older than the entry."""
+    if kernel is None or kernel[:2] >= since:
+        return ""
+    return f" since {since[0]}.{since[1]}, and this {kernel[0]}.{kernel[1]} has it only if it was backported"

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gdsctl.assess.rule import Fail, Rule, Scope, Verdict
+from gdsctl.assess.view import View
+from gdsctl.model.judgement import Evidence, Remedy
+
+
+def check(view: View) -> Iterator[Verdict]:
+    """Only ports on the path between a GPU and a peer that some data mount uses are ever named."""
+    blocked: set[tuple[str, str]] = set()
+    slowed: set[tuple[str, str]] = set()
+    ports: dict[str, None] = {}
+    for gpu in view.gpus:
+        for storage in view.storages:
+            for pair in view.pairs_of(gpu, storage.mount):
+                if pair.acs_redirect_at and pair.meet == "switch":
+                    ports.update(dict.fromkeys(pair.acs_redirect_at))
+                    chosen = blocked if pair.p2p == "blocked" else slowed
+                    chosen.add((gpu.address or "", storage.mount.target))
+    if not ports:
+        return
+    named = ", ".join(ports)
+    evidence = tuple(
+        Evidence(fact=f"ACSCtl of {port}", value="+ ".join(device.acs.enabled) + "+", source="PCI config space")
+        for port in ports
+        if (device := view.device(port)) is not None
+    )
+    remedy = Remedy(
+        text=f"Clear the redirect bits of these ports only, one at a time, and look at the node after each: {named}.",
+        commands=tuple(f"setpci -s {port} ECAP_ACS+0x6.w=0000" for port in ports),
+        persistent=False,
+        risk="clearing ACS on every bridge of a node has taken drives down; it ends the isolation of devices handed to "
+        "virtual machines; GDS may work with ACS on",
+    )
+    if blocked:
+        yield Fail(
+            subject=named,
+            message=f"ACS sends peer traffic up to a host bridge that the kernel does not trust, at {named}",
+            evidence=evidence,
+            remedy=remedy,
+            scope=Scope(pairs=frozenset(blocked)),
+            severity="error",
+        )
+    if slowed:
+        yield Fail(
+            subject=named,
+            message=f"ACS sends traffic between GPU and peer through the root complex, at {named}",
+            evidence=evidence,
+            remedy=remedy,
+            scope=Scope(pairs=frozenset(slowed)),
+            blocks=(),
+        )
+
+
+RULE = Rule(
+    id="acs.redirect-on-path",
+    severity="warning",
+    problem="a port between GPU and peer redirects peer-to-peer requests",
+    why="Where a switch port redirects, bytes between two devices below the same switch go up to the root complex and back: "
+    "slower, and for P2PDMA only allowed if the kernel trusts the host bridge.",
+    look_at=("sudo lspci -vvv -s PORT | grep ACSCtl", "cat /proc/driver/nvidia-fs/bridges"),
+    remedy=Remedy(text="Clear the redirect bits of the named ports only.", persistent=False),
+    not_to_conclude="Any ACS bit elsewhere is no fault: only ports on the path count, and SrcValid alone redirects nothing.",
+    source="PCI Express Base Specification, 6.12 Access Control Services; Linux drivers/pci/p2pdma.c",
+    blocks=("p2pdma",),
+    check=check,
+)

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gdsctl.assess.rule import Fail, Rule, Verdict, seen
+from gdsctl.assess.view import View
+from gdsctl.model.judgement import Remedy
+
+
+def check(view: View) -> Iterator[Verdict]:
+    container = view.node.container
+    inside = container.kind not in (None, "none")
+    if inside and container.has_cufile_json is False and not view.node.gds.cufile_config.files and view.gpus:
+        yield Fail(
+            subject="/etc/cufile.json",
+            message="the container has no cufile.json: the library's defaults apply, not the host's settings",
+            evidence=seen("/etc/cufile.json", "missing", "file system"),
+        )
+
+
+RULE = Rule(
+    id="container.no-cufile-json",
+    severity="warning",
+    problem="the container has no cufile.json",
+    why="Library and shipped file have different defaults, and neither P2PDMA nor RDMA addresses are set without the file.",
+    look_at=("ls -l /etc/cufile.json", "env | grep CUFILE_ENV_PATH_JSON"),
+    remedy=Remedy(
+        text="Mount the host's /etc/cufile.json into the container, or set CUFILE_ENV_PATH_JSON to one that is in it."
+    ),
+    source="NVIDIA container toolkit, gds mode; libcufile defaults, observed",
+    check=check,
+)

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.view import View
+from gdsctl.model.judgement import Remedy
+
+
+def check(view: View) -> Iterator[Verdict]:
+    for storage in view.storages:
+        mount = storage.mount
+        layers = [block.name for block in view.stack(mount.device) if block.kind == "dm"] if mount.device else []
+        if layers or mount.backing.kind == "dm":
+            yield Fail(
+                subject=mount.target,
+                message=f"{mount.target} is on device-mapper (LVM, LUKS or multipath)",
+                evidence=seen("layers", ", ".join(layers) or "device-mapper", "/sys/class/block"),
+                scope=Scope(mounts=frozenset({mount.target})),
+            )
+
+
+RULE = Rule(
+    id="fs.device-mapper",
+    severity="warning",
+    problem="the file system is on device-mapper",
+    why="cuFile has no direct route through LVM, LUKS or dm-multipath: it cannot tell where a block lies, and encrypted "
+    "bytes have to pass the CPU.",
+    look_at=("lsblk -o NAME,TYPE,FSTYPE,MOUNTPOINTS",),
+    remedy=Remedy(
+        text="Use a plain partition, a whole drive, or md RAID0.", risk="moving a file system means copying its data"
+    ),
+    source="GDS Release Notes, supported block devices; libcufile log text 'dm-0'",
+    blocks=("nvidia-fs", "p2pdma", "c2c"),
+    check=check,
+)

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.view import View
+from gdsctl.model.judgement import Remedy
+
+
+def check(view: View) -> Iterator[Verdict]:
+    for storage in view.storages:
+        if storage.mount.backing.kind == "overlay":
+            yield Fail(
+                subject=storage.mount.target,
+                message=f"{storage.mount.target} is an overlay: cuFile finds no device under it",
+                evidence=seen("filesystem", storage.mount.fstype, "/proc/self/mountinfo"),
+                scope=Scope(mounts=frozenset({storage.mount.target})),
+            )
+
+
+RULE = Rule(
+    id="fs.overlay",
+    severity="warning",
+    problem="the path is on an overlay file system",
+    why="An overlay has no device of its own (major number 0), so that there is nothing to go direct to; in a container "
+    "every path that is not a volume is one.",
+    look_at=("findmnt -T PATH", "grep 'dev_no: 0:' cufile.log"),
+    remedy=Remedy(
+        text="Put the data on a volume: bind-mount a directory of ext4, xfs or a supported network file system."
+    ),
+    not_to_conclude="The file system is not broken.",
+    source="GDS 1.16 Release Notes, compat-only file systems",
+    blocks=("nvidia-fs", "p2pdma", "c2c", "rdma"),
+    check=check,
+)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gdsctl.assess import p2pdma
+from gdsctl.assess.rule import Fail, Rule, Scope, Verdict
+from gdsctl.assess.view import View
+from gdsctl.model.judgement import Evidence, Remedy
+
+
+def check(view: View) -> Iterator[Verdict]:
+    platform = view.node.platform
+    if view.node.iommu.state != "translated" or not view.gpus or platform.arch == "aarch64":
+        return
+    through_bridge = frozenset(
+        (gpu.address or "", storage.mount.target)
+        for gpu in view.gpus
+        for storage in view.p2pdma_storages
+        if any(pair.p2p == "through_host_bridge" for pair in view.pairs_of(gpu, storage.mount))
+    )
+    evidence = tuple(
+        Evidence(fact="IOMMU", value=line, source="sysfs, command line") for line in view.node.iommu.evidence[:3]
+    )
+    switch = {"AuthenticAMD": "amd_iommu=off", "GenuineIntel": "intel_iommu=off"}.get(
+        platform.cpu_vendor or "", "iommu=off"
+    )
+    remedy = Remedy(
+        text=f"Boot with iommu=pt, or, where nothing on the node needs the IOMMU, with {switch}.",
+        commands=(f"gdsctl plan --emit kernel-cmdline  # iommu=pt, or {switch}",),
+        needs_reboot=True,
+        risk="devices handed to virtual machines or user-space drivers (VFIO, DPDK) need the IOMMU on",
+    )
+    if p2pdma.scope(view) is not None and through_bridge:
+        yield Fail(
+            subject="IOMMU",
+            message="the IOMMU translates, and P2PDMA through the host bridge does not work then",
+            evidence=evidence,
+            remedy=remedy,
+            scope=Scope(pairs=through_bridge),
+            severity="error",
+        )
+    else:
+        yield Fail(
+            subject="IOMMU",
+            message="the IOMMU translates: GDS is not guaranteed to work, nor to be fast",
+            evidence=evidence,
+            remedy=remedy,
+            blocks=(),
+        )
+
+
+RULE = Rule(
+    id="iommu.translated",
+    severity="warning",
+    problem="the IOMMU translates addresses",
+    why="With translation on, requests between devices are sent up to the root complex, and the kernel switches ACS on. "
+    "NVIDIA supports GDS with the IOMMU off or, on some platforms, in passthrough.",
+    look_at=("cat /sys/kernel/iommu_groups/*/type | sort | uniq -c", "cat /proc/cmdline", "gdscheck -p | grep IOMMU"),
+    remedy=Remedy(text="Boot with iommu=pt, or with the IOMMU off where nothing needs it.", needs_reboot=True),
+    not_to_conclude="It is no proof of compat mode: boxes with the IOMMU on do GDS reads.",
+    source="GDS Best Practices Guide and Troubleshooting Guide, IOMMU; NVIDIA/gds-nvidia-fs issue 57",
+    blocks=("p2pdma",),
+    check=check,
+)

@@ -1,0 +1,234 @@
+"""The PCI tree as questions: who is above whom, where two functions meet, how wide the way is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from gdsctl.model.judgement import PairClass
+from gdsctl.model.pci import Link, PciDevice, address_key
+
+Meet = Literal["switch", "root_port", "host_bridge", "numa", "socket"]
+
+_DEEPEST = 256  # buses of a domain: a longer chain of bridges is a loop
+
+# PCI Express Base Specification 6.0, 4.2: transfer rate to the share of bits that are not line code. 64 GT/s sends flits
+# of 256 bytes, 242 of them not CRC and FEC.
+_ENCODING: dict[float, float] = {2.5: 8 / 10, 5.0: 8 / 10, 64.0: 242 / 256}
+_ENCODING_128B130B = 128 / 130
+
+_GPU_CLASSES = ("0300", "0302", "0380", "1200", "0b40")
+
+
+def link_gbs(speed_gts: float, width: int) -> float:
+    """GB/s (10^9 byte/s) of a link in one direction after line coding, packet headers not deducted."""
+    return speed_gts * width * _ENCODING.get(speed_gts, _ENCODING_128B130B) / 8
+
+
+def is_gpu(device: PciDevice) -> bool:
+    """A display controller or processing accelerator, by class."""
+    return (device.class_ or "").startswith(_GPU_CLASSES)
+
+
+class Path(NamedTuple):
+    """The way between two functions.
+
+    `up`: bridges above the first one, nearest first, below `common`; `down`: those above the second one, topmost
+    first; `common`: the lowest bridge above both, None where they meet no lower than at a host bridge.
+    """
+
+    up: tuple[str, ...]
+    common: str | None
+    down: tuple[str, ...]
+
+    @property
+    def hops(self) -> tuple[str, ...]:
+        return (*self.up, self.common, *self.down) if self.common else self.up + self.down
+
+
+class Relation(NamedTuple):
+    """`class_` unknown comes with its `reason`; `flattened`: a two-level Broadcom switch was counted as one."""
+
+    class_: PairClass
+    meet: Meet | None
+    reason: str = ""
+    flattened: bool = False
+
+
+class Topology:
+    """Functions indexed by address; all answers are worked out from `parent`, `root_bus`, kinds and NUMA nodes.
+
+    `numa_nodes`: how many the machine has, None where not known: with a single one, a function that names none is on it.
+    """
+
+    def __init__(self, devices: Iterable[PciDevice], *, numa_nodes: int | None = None) -> None:
+        self._devices = {device.address: device for device in devices}
+        self._single_node = numa_nodes == 1
+        self._chains: dict[str, tuple[str, ...]] = {}
+        self._switches: dict[str, str | None] = {}
+        self._first_on_bus: dict[str, str] | None = None
+
+    def device(self, address: str) -> PciDevice | None:
+        return self._devices.get(address)
+
+    def chain(self, address: str) -> tuple[str, ...]:
+        """Bridges above a function, nearest first, root port last. A virtual function hangs where its physical one does."""
+        known = self._chains.get(address)
+        if known is None:
+            known = self._chains[address] = self._climb(address)
+        return known
+
+    def _climb(self, address: str) -> tuple[str, ...]:
+        chain: list[str] = []
+        device = self._devices.get(address)
+        if device is not None and device.sriov.physfn in self._devices:
+            device = self._devices[device.sriov.physfn or ""]
+        while device is not None and device.parent in self._devices and len(chain) < _DEEPEST:
+            chain.append(device.parent or "")
+            device = self._devices[chain[-1]]
+        return tuple(chain)
+
+    def path(self, first: str, second: str) -> Path:
+        above, others = self.chain(first), self.chain(second)
+        # Both lists end at their root port, so what they share is a common tail.
+        shared = 0
+        while shared < min(len(above), len(others)) and above[-1 - shared] == others[-1 - shared]:
+            shared += 1
+        common = above[-shared] if shared else None
+        return Path(above[: len(above) - shared], common, others[: len(others) - shared][::-1])
+
+    def root_port(self, address: str) -> str | None:
+        """The port of the root complex that a function hangs under; None right on a root bus."""
+        chain = self.chain(address)
+        return chain[-1] if chain else None
+
+    def root_bus(self, address: str) -> str | None:
+        """`dddd:bb` of the host bridge's bus."""
+        device = self._devices.get(self.root_port(address) or address)
+        return device.root_bus if device else None
+
+    def first_on_bus(self, root_bus: str) -> PciDevice | None:
+        """The function with the lowest address on a root bus: the one Linux takes for the host bridge."""
+        if self._first_on_bus is None:
+            self._first_on_bus = {}
+            for address in sorted(self._devices, key=address_key, reverse=True):
+                device = self._devices[address]
+                if device.parent is None and device.root_bus == address.rpartition(":")[0]:
+                    self._first_on_bus[device.root_bus] = address
+        found = self._first_on_bus.get(root_bus)
+        return self._devices[found] if found else None
+
+    def numa_node(self, address: str) -> int | None:
+        """The function's node, else that of the nearest bridge above that has one."""
+        for place in (address, *self.chain(address)):
+            device = self._devices.get(place)
+            if device is not None and device.numa_node is not None:
+                return device.numa_node
+        return 0 if self._single_node else None
+
+    def functions_beside(self, address: str) -> bool:
+        """Does the device have more functions than this one?"""
+        slot, _, function = address.rpartition(".")
+        return any(f"{slot}.{other}" in self._devices for other in range(8) if str(other) != function)
+
+    def relation(self, first: str, second: str) -> Relation:
+        """The pair's class as nvidia-smi defines it.
+
+        PIX: at most one switch on the way; PXB: several, but no host bridge; PHB: one host bridge; NODE: several in
+        one NUMA node; SYS: more than one NUMA node.
+        """
+        for address in (first, second):
+            if address not in self._devices:
+                return Relation("unknown", None, f"{address} is not among the known PCI functions")
+        path = self.path(first, second)
+        if path.common is not None:
+            return self._below_a_bridge(path, path.common)
+        buses = self.root_bus(first), self.root_bus(second)
+        if None not in buses and buses[0] == buses[1]:
+            return Relation("PHB", "host_bridge")
+        nodes = self.numa_node(first), self.numa_node(second)
+        if None not in nodes and nodes[0] != nodes[1]:
+            return Relation("SYS", "socket")
+        if None in buses:
+            return Relation("unknown", None, "no common switch, and the host bridges above are not known")
+        if None in nodes:
+            return Relation(
+                "unknown", None, "different host bridges, and firmware names no NUMA node (numa_node is -1)"
+            )
+        return Relation("NODE", "numa")
+
+    def _below_a_bridge(self, path: Path, common: str) -> Relation:
+        upper_sides = [bridge for bridge in path.hops if self._switch(bridge)]
+        switches = {self._switch(bridge) for bridge in upper_sides}
+        on_root_bus = self._devices[common].parent is None
+        return Relation(
+            "PIX" if len(switches) <= 1 else "PXB",
+            "root_port" if on_root_bus and common not in switches else "switch",
+            flattened=len(upper_sides) > len(switches),
+        )
+
+    def _switch(self, bridge: str) -> str | None:
+        """The switch (by its upstream port) that a bridge is the upper side of, else None.
+
+        A Broadcom switch in base mode shows two levels; like NCCL, they are taken for one.
+        """
+        if bridge not in self._switches:
+            self._switches[bridge] = self._find_switch(bridge)
+        return self._switches[bridge]
+
+    def _find_switch(self, bridge: str) -> str | None:
+        if not self._upper_side(bridge):
+            return None
+        above = next((other for other in self.chain(bridge) if self._upper_side(other)), None)
+        generation = _broadcom(self._devices[bridge], 1)
+        if above and generation and _broadcom(self._devices[above], 0) == generation:
+            return above
+        return bridge
+
+    def _upper_side(self, bridge: str) -> bool:
+        kind = self._devices[bridge].kind
+        if kind == "unknown":  # below a root port, upstream and downstream ports take turns
+            return len(self.chain(bridge)) % 2 == 1
+        return kind in ("upstream_port", "pci_bridge", "pcie_to_pci_bridge")
+
+    def links(self, first: str, second: str) -> tuple[str, ...]:
+        """Functions whose link to the port above lies on the way, the second end first. A switch has none inside."""
+        path = self.path(first, second)
+        return (second, *(bridge for bridge in (*path.down[::-1], *path.up[::-1]) if self._upper_side(bridge)), first)
+
+    def gbs(self, address: str) -> float | None:
+        """GB/s of the link above a function; None where speed or width is not known.
+
+        A GPU at rest trains its link down to 2.5 GT/s, so its current speed says nothing and the lower maximum of both
+        ends counts; for all else the current speed does. The width does not change at rest.
+        """
+        device = self._devices.get(address)
+        if device is None:
+            return None
+        link = device.link
+        above = self._devices[device.parent].link if device.parent in self._devices else Link()
+        speed = min((gts for gts in (link.max_speed_gts, above.max_speed_gts) if gts), default=None)
+        width = link.width or min((lanes for lanes in (link.max_width, above.max_width) if lanes), default=None)
+        if link.speed_gts and not (speed and is_gpu(device)):
+            speed = link.speed_gts
+        return link_gbs(speed, width) if speed and width else None
+
+    def flattened(self, gpus: Iterable[str], virtualization: str | None) -> str | None:
+        """Why a guest's tree tells nothing of the real one; None on real hardware and where GPUs sit below switches."""
+        if not virtualization or virtualization == "none":
+            return None
+        chains = [self.chain(address) for address in gpus if address in self._devices]
+        if not chains or any(len(chain) > 1 for chain in chains):
+            return None
+        return f"the hypervisor ({virtualization}) shows no switch above any GPU, so the real path is hidden"
+
+
+def _broadcom(device: PciDevice, level: int) -> int:
+    """PCIe generation of a Broadcom switch whose two levels are one, else 0; NCCL src/graph/topo.cc, getBcmGen()."""
+    ids = (device.vendor_id, device.device_id, device.subsystem_vendor_id)
+    subsystem = device.subsystem_device_id or ""
+    if ids == ("1000", "c010", "1000") and subsystem.startswith("a0"):
+        return 4
+    if ids == ("1000", "c030", "1000") and subsystem.startswith(str(level)):
+        return 5
+    return 0
