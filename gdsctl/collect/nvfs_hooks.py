@@ -1,0 +1,108 @@
+"""Do the storage modules let nvidia-fs in? What each exports, beside what the loaded nvidia-fs asks for."""
+
+from __future__ import annotations
+
+import re
+
+from gdsctl.collect.platform import kernel_release, version_numbers
+from gdsctl.collect.reader import Reader
+from gdsctl.data.nvfs_hooks import NvfsHookFacts, hooks
+from gdsctl.model.software import Module, NvfsHook, NvidiaFs
+from gdsctl.parse import kallsyms
+from gdsctl.source.base import Missing
+
+# nvidia-fs since 2.28.2 registers NVMe by v2 where the block layer has the DMA map iterator, which came with Linux 6.17
+# and may be backported: nvidia-fs, configure (blk_rq_dma_map_iter_start) and src/nvfs-dma.c.
+_V2_SINCE = (2, 28, 2)
+_ITERATOR_SINCE = (6, 17)
+_ITERATOR = re.compile(r" [Tt] blk_rq_dma_map_iter_start\s")
+_SETTLE = "grep nvfs_dma_ops /proc/kallsyms"
+
+
+def collect(reader: Reader, modules: dict[str, Module], nvidia_fs: NvidiaFs) -> dict[str, NvfsHook]:
+    """One hook for each storage module that nvidia-fs asks symbols of, by its name in /proc/driver/nvidia-fs/modules."""
+    symbols = reader.parsed("/proc/kallsyms", kallsyms.parse)
+    if not isinstance(symbols, Missing) and symbols.truncated and not symbols.nvfs_hooks:
+        symbols = Missing(status="error", detail="/proc/kallsyms is cut off")
+    exported = symbols if isinstance(symbols, Missing) else symbols.nvfs_hooks
+    wants_v2 = _wants_v2(modules, nvidia_fs, _has_iterator(reader))
+    return {
+        name: _hook(reader, facts, exported, modules.get(facts.module), nvidia_fs, wants_v2=wants_v2)
+        for name, facts in hooks().items()
+        if facts.register
+    }
+
+
+def _hook(
+    reader: Reader,
+    facts: NvfsHookFacts,
+    exported: dict[str, str | None] | Missing,
+    module: Module | None,
+    nvidia_fs: NvidiaFs,
+    *,
+    wants_v2: bool | None,
+) -> NvfsHook:
+    registered = None if nvidia_fs.registered is None else facts.name in nvidia_fs.registered
+    offered = () if isinstance(exported, Missing) else tuple(name for name in facts.register if name in exported)
+    whole = tuple(
+        register
+        for register, unregister in zip(facts.register, facts.unregister, strict=True)
+        if register in offered and not isinstance(exported, Missing) and unregister in exported
+    )
+    wanted = _wanted(facts, whole, registered, wants_v2)
+    if wanted is None and nvidia_fs.loaded is not False:
+        reader.gap(
+            "nvfs_hooks",
+            "wanted_symbol",
+            "absent",
+            key=facts.name,
+            detail="depends on nvidia-fs's version and on the kernel's DMA map iterator",
+            settle_with="cat /proc/driver/nvidia-fs/stats; grep blk_rq_dma_map_iter_start /proc/kallsyms",
+        )
+    symbol = wanted if wanted in offered else (offered[-1] if offered else None)
+    mismatched = bool(offered) and wanted is not None and wanted not in offered
+    if whole or registered:
+        return NvfsHook(
+            state="patched", symbol=symbol, wanted_symbol=wanted, registered=registered, mismatched=mismatched
+        )
+    if module is not None and module.loaded is False:
+        return NvfsHook(state="not_loaded", wanted_symbol=wanted, registered=registered)
+    if isinstance(exported, Missing):
+        reader.gap("nvfs_hooks", "state", exported, key=facts.name, detail="/proc/kallsyms", settle_with=_SETTLE)
+    elif offered:
+        detail = f"{offered[-1]} is there, its unregister twin is not"
+        reader.gap("nvfs_hooks", "state", "unsupported", key=facts.name, detail=detail, settle_with=_SETTLE)
+    elif module is None or module.loaded is None:
+        detail = f"whether {facts.module} is loaded is not known"
+        reader.gap("nvfs_hooks", "state", "absent", key=facts.name, detail=detail, settle_with="cat /proc/modules")
+    else:
+        return NvfsHook(state="stock", wanted_symbol=wanted, registered=registered)
+    return NvfsHook(state="unknown", symbol=symbol, wanted_symbol=wanted, registered=registered, mismatched=mismatched)
+
+
+def _wanted(facts: NvfsHookFacts, whole: tuple[str, ...], registered: bool | None, wants_v2: bool | None) -> str | None:
+    if len(facts.register) == 1:
+        return facts.register[0]
+    if registered and len(whole) == 1:
+        return whole[0]  # nvidia-fs took what it had asked for
+    return None if wants_v2 is None else facts.register[int(wants_v2)]
+
+
+def _wants_v2(modules: dict[str, Module], nvidia_fs: NvidiaFs, has_iterator: bool | None) -> bool | None:
+    if has_iterator is False:
+        return False
+    module = modules.get("nvidia_fs")
+    version = version_numbers(nvidia_fs.version or (module.version if module else None) or "")
+    if not version:
+        return None
+    if len(version) < 3 and version == _V2_SINCE[: len(version)]:
+        return None  # "2.28" alone may be either side of 2.28.2
+    return has_iterator if version >= _V2_SINCE else False
+
+
+def _has_iterator(reader: Reader) -> bool | None:
+    """Has the block layer the DMA map iterator? kallsyms tells it exactly, a kernel's version only one way."""
+    if version_numbers(kernel_release(reader) or "") >= _ITERATOR_SINCE:
+        return True
+    text = reader.text("/proc/kallsyms")
+    return None if isinstance(text, Missing) else _ITERATOR.search(text) is not None
