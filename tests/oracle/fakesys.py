@@ -8,7 +8,7 @@
 
     {"0000:15:01.0": bridge(numa=0, below={"0000:16:00.0": bridge(below={...})})}
 
-Only what libcufile was seen to read is written (see its strace in the findings).
+Only what libcufile was seen to read is written.
 """
 
 from __future__ import annotations

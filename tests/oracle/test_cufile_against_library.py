@@ -135,9 +135,7 @@ VALUES: list[Any] = [
 
 def test_fatal_is_refused_and_nothing_else(libcufile: Libcufile) -> None:
     documents = [json.dumps(nested(key.key, value)) for key in KEYS for value in VALUES]
-    documents += [
-        json.dumps(nested(name, value)) for name in cufile_keys.sections() for value in ("x", [], 1, None, {})
-    ]
+    documents += [json.dumps(nested(name, value)) for name in cufile_keys.sections() for value in SECTION_VALUES]
     # 1.11 looks at the low 32 bits of this one
     documents = [text for text in documents if not ("per_buffer" in text and str(2**32) in text)]
     documents = random.Random(libcufile.version).sample(documents, 300)  # noqa: S311 - a sample of questions

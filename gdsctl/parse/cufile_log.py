@@ -1,0 +1,154 @@
+"""cufile.log: ` DD-MM-YYYY HH:MM:SS:ms [pid=N tid=N] LEVEL  file:line text`, as libcufile 1.11 to 1.20 writes it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+from collections import Counter, deque
+from collections.abc import Iterator
+
+import msgspec
+
+from gdsctl.errors import InputError
+from gdsctl.parse import pasted
+from gdsctl.record import Record, Warned
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found]  # installed only where tomllib is missing
+
+MOST_ENTRIES = 1000
+_MOST_WARNINGS = 100
+_LONGEST_TEXT = 2000
+
+_LINE = re.compile(
+    r"[ \t]*(\d\d)-(\d\d)-(\d{4}) (\d\d):(\d\d):(\d\d):(\d{1,6}) \[pid=(\d{1,10}) tid=(\d{1,10})\]"
+    r"[ \t]+(ERROR|WARN|NOTICE|INFO|DEBUG|TRACE)\b[ \t]*(.*)"
+)
+_WHERE = re.compile(r"([\w.\-]{1,80}:\d{1,7})(?:[ \t]+|$)")
+
+
+class LogEntry(Record, frozen=True, kw_only=True):
+    """A line. `time`: ISO 8601, the process's local time; `where`: source file and line; `text`: at most 2000 characters.
+
+    `meaning`: id of a message that `cufile_log.toml` explains, or None.
+    """
+
+    time: str
+    pid: int
+    tid: int
+    level: str
+    where: str | None
+    text: str
+    meaning: str | None = None
+
+
+class CufileLog(Record, frozen=True, kw_only=True):
+    """`lines`: lines that hold something. `entries`: the last 1000; `omitted`: how many came before them.
+
+    `levels` and `meanings` count over all lines, whatever is omitted. `truncated`: the last line is cut.
+    """
+
+    lines: int
+    entries: tuple[LogEntry, ...]
+    omitted: int = 0
+    levels: dict[str, int] = {}
+    meanings: dict[str, int] = {}
+    truncated: bool = False
+    warnings: tuple[Warned, ...] = ()
+
+
+class Message(Record, frozen=True, kw_only=True):
+    """A message and what it means, in one sentence."""
+
+    meaning: str
+    pattern: str
+    text: str
+    source: str
+
+
+@functools.lru_cache(maxsize=1)
+def messages() -> tuple[Message, ...]:
+    """Rows of `gdsctl/data/cufile_log.toml`."""
+    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "data", "cufile_log.toml")
+    with open(path, "rb") as file:
+        return msgspec.convert(tomllib.load(file)["messages"], tuple[Message, ...])
+
+
+@functools.lru_cache(maxsize=1)
+def _patterns() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?P<m{at}>{row.pattern})" for at, row in enumerate(messages())))
+
+
+def meaning(text: str) -> str | None:
+    """Id of the first message that fits a line's text, or None."""
+    found = _patterns().search(text, 0, _LONGEST_TEXT)
+    return messages()[int(found.lastgroup[1:])].meaning if found and found.lastgroup else None
+
+
+def parse(text: str) -> CufileLog:
+    """A cufile.log, whole or pasted in parts. Raises InputError where no line is one of its own; an empty log is fine."""
+    entries: deque[LogEntry] = deque(maxlen=MOST_ENTRIES)
+    levels: Counter[str] = Counter()
+    meanings: Counter[str] = Counter()
+    warnings: list[Warned] = []
+    lines = unread = 0
+    last_read = True
+    first_unread: int | None = None
+    for number, raw in enumerate(_lines(text), 1):
+        if not raw or raw.isspace():
+            continue
+        lines += 1
+        match = _LINE.match(raw) or _LINE.match(pasted.lines(raw[: 2 * _LONGEST_TEXT])[0])
+        last_read = match is not None
+        if match is None:
+            first_unread = first_unread or number
+            unread += 1
+            if unread <= _MOST_WARNINGS:
+                warnings.append(Warned(line=number, message="not a line of cufile.log"))
+            continue
+        entry = _entry(match)
+        levels[entry.level] += 1
+        if entry.meaning:
+            meanings[entry.meaning] += 1
+        entries.append(entry)
+    if lines and unread == lines:
+        raise InputError("not a cufile.log", line=first_unread)
+    return CufileLog(
+        lines=lines,
+        entries=tuple(entries),
+        omitted=lines - unread - len(entries),
+        levels=dict(levels),
+        meanings=dict(meanings),
+        truncated=not last_read and not text.endswith("\n"),
+        warnings=tuple(warnings),
+    )
+
+
+def _lines(text: str) -> Iterator[str]:
+    """One line at a time: a log may be large, and a list of its lines as large again."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        yield text[start:end]
+        start = end + 1
+
+
+def _entry(match: re.Match[str]) -> LogEntry:
+    day, month, year, hour, minute, second, milli, pid, tid, level, rest = match.groups()
+    rest = rest[: _LONGEST_TEXT + 100].rstrip()
+    where = _WHERE.match(rest)
+    text = (rest[where.end() :] if where else rest)[:_LONGEST_TEXT]
+    return LogEntry(
+        time=f"{year}-{month}-{day}T{hour}:{minute}:{second}.{int(milli):03d}",
+        pid=int(pid),
+        tid=int(tid),
+        level=level,
+        where=where[1] if where else None,
+        text=text,
+        meaning=meaning(text),
+    )
