@@ -19,5 +19,5 @@ def ceiling(view: View, gpu: Gpu, storage: Storage) -> float | None:
     if any(path is None for path in paths):
         return None
     together = sum(path for path in paths if path is not None)
-    own = view.link_gbs(gpu.address) if gpu.address else None
+    own = view.topology.gbs(gpu.address) if gpu.address else None
     return round(min(together, own) if own is not None else together, 2)

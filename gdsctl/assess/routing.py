@@ -16,10 +16,8 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 def is_routed(storage: Storage) -> bool:
     """Is it storage that dynamic routing knows: a network file system that reaches the GPU by RDMA?"""
-    row = storage.direct
-    return (
-        row is not None and row is storage.filesystem and row.rdma in ("kernel", "userspace") and not storage.over_tcp
-    )
+    row = storage.filesystem
+    return row is not None and row.rdma in ("kernel", "userspace") and not storage.over_tcp
 
 
 def near(view: View, gpu: Gpu, nic: Nic) -> bool | None:

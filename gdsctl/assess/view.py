@@ -11,6 +11,7 @@ from gdsctl.model.devices import Block, Gpu, Mount, Nic, Nvme
 from gdsctl.model.judgement import Pair
 from gdsctl.model.node import Node
 from gdsctl.model.pci import PciDevice
+from gdsctl.model.topology import Topology
 from gdsctl.model.unknown import Gap
 from gdsctl.record import Record
 
@@ -143,8 +144,8 @@ class View:
 
     def peers(self, mount: Mount) -> tuple[str, ...]:
         """PCI addresses of the NVMe controllers or NICs that do the mount's DMA."""
-        devices = (*self.controllers(mount), *self.nics(mount))
-        return tuple(dict.fromkeys(device.address for device in devices if device.address))
+        addresses = [nvme.address for nvme in self.controllers(mount)] + [nic.address for nic in self.nics(mount)]
+        return tuple(dict.fromkeys(address for address in addresses if address))
 
     def pairs_of(self, gpu: Gpu, mount: Mount) -> tuple[Pair, ...]:
         found = (self._pair_by_ends.get((gpu.address or "", peer)) for peer in self.peers(mount))
@@ -155,6 +156,10 @@ class View:
 
     def device(self, address: str) -> PciDevice | None:
         return self._device_by_address.get(address)
+
+    @functools.cached_property
+    def topology(self) -> Topology:
+        return Topology(self.node.pci.devices, numa_nodes=len(self.node.numa.nodes) or None)
 
     def gap(self, section: str, field: str, key: str | None = None) -> Gap | None:
         return self.node.gap(section, field, key)

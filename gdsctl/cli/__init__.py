@@ -23,7 +23,6 @@ def run(argv: list[str]) -> int:
 
         code = invoke(argv)
         sys.stdout.flush()
-        return code
     except GdsctlError as error:
         _say(str(error))
         return error.exit_code
@@ -33,8 +32,9 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         _swallow_stdout()
         return 0
-    except Exception as fault:
+    except Exception as fault:  # noqa: BLE001 -- the last line of defence: no user sees a traceback
         return _fault(fault)
+    return code
 
 
 def _print_version() -> None:

@@ -27,7 +27,9 @@ Snapshot = Annotated[
 Formatted = Annotated[Format, typer.Option("--format", "-f", help="How to print the document.")]
 Output = Annotated[
     Optional[str],
-    typer.Option("--output", "-o", metavar="FILE", help="Write there, in one step, instead of stdout.", show_default=False),
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write there, in one step, instead of stdout.", show_default=False
+    ),
 ]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Plain text; the variable NO_COLOR does the same.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tell everything, on stderr say what is being done.")]

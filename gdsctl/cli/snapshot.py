@@ -33,12 +33,16 @@ _Text = Annotated[Optional[str], typer.Option(metavar="F", help="A file that hol
 def capture(
     out: Annotated[
         Optional[str],
-        typer.Argument(help="A folder to make, or an archive: .tar, .tar.gz, .tar.bz2, .tar.xz, .tar.zst.", show_default=False),
+        typer.Argument(
+            help="A folder to make, or an archive: .tar, .tar.gz, .tar.bz2, .tar.xz, .tar.zst.", show_default=False
+        ),
     ] = None,
     redact: Annotated[
         bool, typer.Option("--redact", help="Replace names, serials, UUIDs, MACs and addresses consistently.")
     ] = False,
-    list_examples: Annotated[bool, typer.Option("--list-examples", help="List the snapshots shipped with gdsctl.")] = False,
+    list_examples: Annotated[
+        bool, typer.Option("--list-examples", help="List the snapshots shipped with gdsctl.")
+    ] = False,
     snapshot: Snapshot = None,
 ) -> None:
     """Capture this machine (or, with --snapshot, copy another capture). Needs no root."""
@@ -59,7 +63,7 @@ def capture(
 
 
 @app.command("assemble")
-def assemble(
+def assemble(  # noqa: PLR0917 -- typer needs one parameter an option
     out: Annotated[str, typer.Argument(help="A folder to make, or an archive.", show_default=False)],
     lspci: _Text = None,
     nvidia_smi_topo: _Text = None,
@@ -73,10 +77,12 @@ def assemble(
         Optional[str], typer.Option(metavar="F", help="nvidia-bug-report.log or .log.gz.", show_default=False)
     ] = None,
     file: Annotated[
-        Optional[list[str]], typer.Option(metavar="/ABS/PATH=F", help="Any file of that machine; may repeat.", show_default=False)
+        Optional[list[str]],
+        typer.Option(metavar="/ABS/PATH=F", help="Any file of that machine; may repeat.", show_default=False),
     ] = None,
     command: Annotated[
-        Optional[list[str]], typer.Option(metavar="NAME=F", help="Any command's output; may repeat.", show_default=False)
+        Optional[list[str]],
+        typer.Option(metavar="NAME=F", help="Any command's output; may repeat.", show_default=False),
     ] = None,
 ) -> None:
     """Build a snapshot from outputs that somebody pasted; what was not given stays unknown."""

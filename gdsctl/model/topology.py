@@ -107,6 +107,11 @@ class Topology:
         device = self._devices.get(self.root_port(address) or address)
         return device.root_bus if device else None
 
+    def whole(self, address: str) -> bool:
+        """Is every bridge up to the root bus known?"""
+        device = self._devices.get(self.root_port(address) or address)
+        return device is not None and device.parent is None
+
     def first_on_bus(self, root_bus: str) -> PciDevice | None:
         """The function with the lowest address on a root bus: the one Linux takes for the host bridge."""
         if self._first_on_bus is None:
@@ -145,6 +150,8 @@ class Topology:
             return self._below_a_bridge(path, path.common)
         buses = self.root_bus(first), self.root_bus(second)
         if None not in buses and buses[0] == buses[1]:
+            if not (self.whole(first) and self.whole(second)):
+                return Relation("unknown", None, "a bridge on the way is missing from the list of PCI functions")
             return Relation("PHB", "host_bridge")
         nodes = self.numa_node(first), self.numa_node(second)
         if None not in nodes and nodes[0] != nodes[1]:

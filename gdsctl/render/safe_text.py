@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 # C0 and C1 controls, DEL, line and paragraph separators, bidirectional overrides, zero-width and BOM, surrogates.
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]")
+_UNSAFE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
 
 
 def safe(text: object) -> str:
-    """One line of printable text: every character that could move a cursor or hide itself as `\\xNN` or `\\uNNNN`."""
+    r"""One line of printable text: every character that could move a cursor or hide itself as `\xNN` or `\uNNNN`."""
     return _UNSAFE.sub(_escaped, str(text))
 
 

@@ -17,6 +17,7 @@ from rich.tree import Tree
 from gdsctl.model.judgement import Finding, Pair, Route
 from gdsctl.model.node import Report
 from gdsctl.model.pci import PciDevice
+from gdsctl.model.unknown import Unknown
 from gdsctl.render import documents
 from gdsctl.render.ranges import ranges
 from gdsctl.render.safe_text import safe
@@ -43,12 +44,12 @@ def deliver(body: RenderableType, output: str | None, *, no_color: bool) -> None
 
 def plain(body: RenderableType, width: int = PLAIN_WIDTH) -> str:
     """The same without colour, cursor movement or trailing blanks."""
+    text = io.StringIO()
     console = Console(
-        file=io.StringIO(), width=width, color_system=None, highlight=False, markup=False, emoji=False, legacy_windows=False
+        file=text, width=width, color_system=None, highlight=False, markup=False, emoji=False, legacy_windows=False
     )
     console.print(body)
-    text = console.file.getvalue()  # type: ignore[attr-defined] -- the StringIO given above
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
 def _terminal_width() -> int:
@@ -80,7 +81,10 @@ def inspect_report(report: Report, *, verbose: bool = False) -> RenderableType:
 def explanation(story: dict[str, Any]) -> RenderableType:
     """A rule's story."""
     remedy = story["remedy"]
-    rows: list[RenderableType] = [Text.assemble((story["id"], "bold"), f"  ({story['severity']})"), Text(story["problem"])]
+    rows: list[RenderableType] = [
+        Text.assemble((story["id"], "bold"), f"  ({story['severity']})"),
+        Text(story["problem"]),
+    ]
     rows.append(_paragraph("Why it matters", story["why"]))
     rows.append(_paragraph("Where to look", *(f"$ {line}" for line in story["look_at"])))
     rows.append(_paragraph("What to change", remedy.text, *(f"# {line}" for line in remedy.commands)))
@@ -131,7 +135,9 @@ def _heading(report: Report) -> RenderableType:
     if source.note:
         lines.append(Text(safe(source.note), style="yellow"))
     system = " ".join(filter(None, (platform.os_id, platform.os_version)))
-    lines.append(Text(f"Linux {_show(platform.kernel)} {_show(platform.arch)}" + (f", {safe(system)}" if system else "")))
+    lines.append(
+        Text(f"Linux {_show(platform.kernel)} {_show(platform.arch)}" + (f", {safe(system)}" if system else ""))
+    )
     cpu = f"{_show(platform.sockets)} x {_show(platform.cpu_model)}" if platform.cpu_model else None
     machine = ", ".join(filter(None, (safe(platform.product) if platform.product else None, cpu, _virtual(report))))
     if machine:
@@ -149,7 +155,9 @@ def _virtual(report: Report) -> str | None:
 def _gpus(report: Report) -> RenderableType:
     if not report.gpus:
         return Text("none found")
-    table = _table("#", "address", "name", "BAR1", "memory", "CC", "NUMA", "link", "NVLink", right=("#", "BAR1", "memory"))
+    table = _table(
+        "#", "address", "name", "BAR1", "memory", "CC", "NUMA", "link", "NVLink", right=("#", "BAR1", "memory")
+    )
     devices = {device.address: device for device in report.pci.devices}
     for gpu in report.gpus:
         device = devices.get(gpu.address or "")
@@ -223,7 +231,7 @@ def _tree(report: Report) -> RenderableType:
     for device in report.pci.devices:
         if device.address in wanted:
             parent = device.parent if device.parent in wanted else None
-            children.setdefault(parent if parent else f"root {device.root_bus}", []).append(device.address)
+            children.setdefault(parent or f"root {device.root_bus}", []).append(device.address)
     roots = sorted({key for key in children if key is not None and key.startswith("root ")})
     parts: list[RenderableType] = []
     for root in roots:
@@ -233,7 +241,9 @@ def _tree(report: Report) -> RenderableType:
     return Group(*parts)
 
 
-def _grow(tree: Tree, children: dict[str | None, list[str]], root: str, devices: dict[str, PciDevice], names: dict[str, str]) -> None:
+def _grow(
+    tree: Tree, children: dict[str | None, list[str]], root: str, devices: dict[str, PciDevice], names: dict[str, str]
+) -> None:
     waiting = [(tree, root)]
     while waiting:
         branch, key = waiting.pop()
@@ -269,7 +279,12 @@ def _leaf_names(report: Report) -> dict[str, str]:
 
 
 def _nic_name(nic: Any) -> str:
-    parts = [nic.rdma_device, "+".join(nic.netdevs) or None, f"{nic.rate_gbps:g} Gb/s" if nic.rate_gbps else None, nic.state]
+    parts = [
+        nic.rdma_device,
+        "+".join(nic.netdevs) or None,
+        f"{nic.rate_gbps:g} Gb/s" if nic.rate_gbps else None,
+        nic.state,
+    ]
     return " ".join(safe(part) for part in parts if part) or "NIC"
 
 
@@ -288,11 +303,13 @@ def _matrix(report: Report) -> RenderableType | None:
         block = gpus[start : start + 8]
         table = _table("peer", "address", *(f"GPU{index.get(gpu, '?')}" for gpu in block), "GB/s")
         for peer, row in cells.items():
-            ceilings = sorted({row[gpu].bottleneck_gbs for gpu in block if gpu in row and row[gpu].bottleneck_gbs is not None})
+            ceilings = sorted({gbs for gpu in block if gpu in row and (gbs := row[gpu].bottleneck_gbs) is not None})
             shown = f"{ceilings[0]:.3g}" if ceilings else "?"
             if len(ceilings) > 1:
                 shown += f"-{ceilings[-1]:.3g}"
-            _row(table, labels.get(peer, "").split(" ")[0] or peer, peer, *(_cell(row.get(gpu)) for gpu in block), shown)
+            _row(
+                table, labels.get(peer, "").split(" ")[0] or peer, peer, *(_cell(row.get(gpu)) for gpu in block), shown
+            )
         tables.append(table)
     legend = (
         "PIX one switch, PXB several switches, PHB one host bridge, NODE one NUMA node, SYS across NUMA nodes;\n"
@@ -308,7 +325,17 @@ def _cell(pair: Pair | None) -> Text:
     return Text(f"{'?' if pair.class_ == 'unknown' else pair.class_}{sign}", style="red" if sign == "!" else "")
 
 
-_SHOWN_MODULES = ("nvidia", "nvidia_fs", "nvidia_peermem", "nvme", "nvme_rdma", "rpcrdma", "mlx5_core", "lnet", "wekafsio")
+_SHOWN_MODULES = (
+    "nvidia",
+    "nvidia_fs",
+    "nvidia_peermem",
+    "nvme",
+    "nvme_rdma",
+    "rpcrdma",
+    "mlx5_core",
+    "lnet",
+    "wekafsio",
+)
 
 
 def _modules(report: Report) -> RenderableType:
@@ -329,16 +356,24 @@ def _modules(report: Report) -> RenderableType:
 
 
 def _iommu_acs(report: Report) -> RenderableType:
-    lines = [Text(f"IOMMU: {report.iommu.state}" + (f" ({safe(report.iommu.evidence[0])})" if report.iommu.evidence else ""))]
+    lines = [
+        Text(f"IOMMU: {report.iommu.state}" + (f" ({safe(report.iommu.evidence[0])})" if report.iommu.evidence else ""))
+    ]
     redirecting = sorted({port for pair in report.pairs for port in pair.acs_redirect_at or ()})
     states = [device.acs.state for device in report.pci.devices]
     unreadable = states.count("unreadable")
     if redirecting:
-        lines.append(Text(f"ACS redirects peer traffic on paths at: {', '.join(map(safe, redirecting))}", style="yellow"))
+        lines.append(
+            Text(f"ACS redirects peer traffic on paths at: {', '.join(map(safe, redirecting))}", style="yellow")
+        )
     elif unreadable and unreadable == len(states):
         lines.append(Text("ACS: unreadable on every function (config space needs root)"))
     elif states:
-        lines.append(Text(f"ACS: no readable port on a GPU-peer path redirects; {unreadable} of {len(states)} functions unreadable"))
+        lines.append(
+            Text(
+                f"ACS: no readable port on a GPU-peer path redirects; {unreadable} of {len(states)} functions unreadable"
+            )
+        )
     bridges = report.nvidia_fs.acs_bridges
     if bridges:
         lines.append(Text(f"nvidia-fs lists bridges with any ACS bit on: {', '.join(map(safe, bridges))}"))
@@ -410,7 +445,10 @@ def findings(found: Sequence[Finding], *, verbose: bool = False) -> RenderableTy
         lines: list[RenderableType] = []
         if verbose:
             lines.append(Text(safe(finding.why), style="dim"))
-            lines += [Text(f"seen: {safe(e.fact)} = {safe(e.value)}  [{safe(e.source)}]", style="dim") for e in finding.evidence]
+            lines += [
+                Text(f"seen: {safe(e.fact)} = {safe(e.value)}  [{safe(e.source)}]", style="dim")
+                for e in finding.evidence
+            ]
         if finding.severity != "info" or verbose:
             lines.append(Text(f"-> {safe(finding.remedy.text)}"))
             lines += [Text(f"   # {safe(command)}") for command in finding.remedy.commands]
@@ -421,48 +459,61 @@ def findings(found: Sequence[Finding], *, verbose: bool = False) -> RenderableTy
 
 
 def _unknowns(report: Report, *, verbose: bool) -> RenderableType | None:
+    """One line a kind of fact: places that differ only in an index are told together."""
     if not report.unknowns:
         return None
-    by_command: dict[str, list[str]] = {}
+    alike: dict[tuple[str, str], list[Unknown]] = {}
     for unknown in report.unknowns:
-        by_command.setdefault(unknown.settle_with or "", []).append(f"{unknown.pointer} ({unknown.reason})")
-    lines: list[RenderableType] = []
-    for command, pointers in by_command.items():
-        limit = len(pointers) if verbose else 3
-        text = ", ".join(safe(pointer) for pointer in pointers[:limit])
-        more = f" and {len(pointers) - limit} more" if len(pointers) > limit else ""
-        lines.append(Text(f"{text}{more}" + (f"\n    settle with: {safe(command)}" if command else "")))
-    return Group(*lines)
+        shape = "/".join("*" if part.isdigit() else part for part in unknown.pointer.split("/"))
+        alike.setdefault((unknown.pointer if verbose else shape, unknown.reason), []).append(unknown)
+    table = _table("fact", "why", "settle with")
+    for (shape, reason), found in alike.items():
+        name = found[0].pointer if len(found) == 1 else f"{shape} ({len(found)})"
+        _row(table, name, reason, found[0].settle_with or "-")
+    return table
+
+
+_NO_ROUTE_EXISTS = frozenset({"fs.unsupported", "fs.tmpfs", "fs.overlay"})
 
 
 def _answers(report: Report) -> RenderableType:
-    """For each mount one line a group of GPUs that fare alike."""
+    """For each mount one line a group of GPUs that fare alike; mounts that no set-up could make direct in one line."""
     if not report.routes:
         return Text("no GPU, or no mount that could hold data: nothing to route")
     index = {(gpu.address or f"gpu{gpu.index}"): gpu.index for gpu in report.gpus}
     parts: list[RenderableType] = []
+    hopeless: dict[str, list[str]] = {}
     for mount, found in _by_mount(report.routes).items():
+        if all(route.blockers and _NO_ROUTE_EXISTS.issuperset(route.blockers) for route in found):
+            hopeless.setdefault("/".join(sorted({route.route for route in found})), []).append(mount)
+            continue
         parts.append(Text(safe(mount), style="bold"))
-        groups: dict[tuple[object, ...], list[int]] = {}
-        kept: dict[tuple[object, ...], Route] = {}
-        for route in found:
-            key = (route.route, route.dynamic_routing, route.because, route.confidence, route.ceiling_gbs)
-            groups.setdefault(key, []).append(index.get(route.gpu, -1))
-            kept[key] = route
-        for key, numbers in groups.items():
-            route = kept[key]
-            line = Text(f"GPU {ranges(numbers)}: ")
-            line.append(safe(route.because), style=_ROUTE_STYLE.get(route.route, "green"))
-            if route.dynamic_routing:
-                line.append(f"; staged by dynamic routing: {route.dynamic_routing}")
-            if route.ceiling_gbs is not None:
-                line.append(f"; at most {route.ceiling_gbs:.3g} GB/s")
-            if route.route not in ("compat", "none", "unknown") and route.confidence != "certain":
-                line.append(f" [{route.confidence}]")
-            if route.settle_with:
-                line.append(f"; settle with: {safe(route.settle_with)}")
-            parts.append(Padding(line, (0, 0, 0, 2)))
+        parts += [Padding(line, (0, 0, 0, 2)) for line in _grouped(found, index)]
+    for outcome, mounts in hopeless.items():
+        parts.append(Text(f"No direct route exists on {', '.join(map(safe, mounts))}: {outcome}", style="dim"))
     return Group(*parts)
+
+
+def _grouped(found: Sequence[Route], index: dict[str, int]) -> list[Text]:
+    groups: dict[tuple[object, ...], list[Route]] = {}
+    for route in found:
+        key = (route.route, route.dynamic_routing, route.because, route.confidence, route.ceiling_gbs)
+        groups.setdefault(key, []).append(route)
+    return [_answer(routes[0], ranges(index.get(route.gpu, -1) for route in routes)) for routes in groups.values()]
+
+
+def _answer(route: Route, gpus: str) -> Text:
+    line = Text(f"GPU {gpus}: ")
+    line.append(safe(route.because), style=_ROUTE_STYLE.get(route.route, "green"))
+    if route.dynamic_routing:
+        line.append(f"; staged by dynamic routing: {route.dynamic_routing}")
+    if route.ceiling_gbs is not None:
+        line.append(f"; at most {route.ceiling_gbs:.3g} GB/s")
+    if route.route not in ("compat", "none", "unknown") and route.confidence != "certain":
+        line.append(f" [{route.confidence}]")
+    if route.settle_with:
+        line.append(f"; settle with: {safe(route.settle_with)}")
+    return line
 
 
 def _by_mount(routes: Sequence[Route]) -> dict[str, list[Route]]:
