@@ -8,7 +8,7 @@ from typing import Literal
 
 from gdsctl.collect.reader import Reader
 from gdsctl.model.devices import Block, Nvme
-from gdsctl.parse import udev_db
+from gdsctl.parse.storage_text import parse_udev
 from gdsctl.source.base import Missing, got
 
 _SECTOR_BYTES = 512
@@ -169,9 +169,9 @@ class _Udev:
         self._answer: dict[str, dict[str, str]] | Missing | None = None
 
     def properties(self, name: str, device: str | None) -> dict[str, str] | None:
-        entry = self._reader.parsed(f"/run/udev/data/b{device}", udev_db.parse) if device else Missing(status="absent")
+        entry = self._reader.parsed(f"/run/udev/data/b{device}", parse_udev) if device else Missing(status="absent")
         if not isinstance(entry, Missing):
-            return entry.properties
+            return entry
         if self._answer is None:
             self._answer = self._reader.source.ask("udev")
         if isinstance(self._answer, dict) and isinstance(self._answer.get(name), dict):

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import functools
-import os
-import sys
 from typing import Literal
 
-import msgspec
-
+from gdsctl.data.tables import load
 from gdsctl.record import Record
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Direct = Literal["yes", "reads", "no", "unknown"]
 Rdma = Literal["kernel", "userspace", "none", "unknown"]
+BackingKind = Literal[
+    "nvme",
+    "nvme-of",
+    "md",
+    "dm",
+    "nfs",
+    "wekafs",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "virtiofs",
+    "overlay",
+    "tmpfs",
+    "network",
+    "other",
+]
 
 
 class Capability(Record, frozen=True, kw_only=True):
@@ -62,7 +70,7 @@ class Filesystem(Capability, frozen=True, kw_only=True):
 
     fstypes: tuple[str, ...]
     pseudo: bool = False
-    backing: str
+    backing: BackingKind | Literal["block"]
     cufile_section: str | None = None
     compat_since: str | None = None
     required_option: str | None = None
@@ -82,8 +90,7 @@ class Tables(Record, frozen=True, kw_only=True):
 @functools.cache
 def tables() -> Tables:
     """Both tables as they stand in the file."""
-    with open(os.path.join(os.path.dirname(__file__), "filesystems.toml"), "rb") as file:
-        return msgspec.convert(tomllib.load(file), Tables)
+    return load("filesystems.toml", Tables)
 
 
 @functools.cache

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import functools
-import os
-import sys
 
-import msgspec
+from gdsctl.data.tables import load
+from gdsctl.record import Record
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+
+class NicVendor(Record, frozen=True, kw_only=True):
+    """`id`: PCI vendor id, 4 lower-case hex digits; `name`: short, as people say it."""
+
+    id: str
+    name: str
+    source: str
+
+
+class _Table(Record, frozen=True, kw_only=True):
+    vendor: tuple[NicVendor, ...]
 
 
 @functools.cache
-def _vendors() -> dict[str, str]:
-    with open(os.path.join(os.path.dirname(__file__), "nic_vendors.toml"), "rb") as file:
-        return msgspec.convert(tomllib.load(file)["vendors"], dict[str, str])
+def _names() -> dict[str, str]:
+    return {row.id: row.name for row in load("nic_vendors.toml", _Table).vendor}
 
 
 def vendor(vendor_id: str | None) -> str | None:
-    """The maker's short name for 4 hex digits; the digits themselves for one that is not in the table."""
-    return None if vendor_id is None else _vendors().get(vendor_id, vendor_id)
+    """The maker's name; the digits themselves for one that is not in the table."""
+    return None if vendor_id is None else _names().get(vendor_id, vendor_id)

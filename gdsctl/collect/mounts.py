@@ -1,0 +1,240 @@
+"""The mount table, and what each mount's bytes rest on."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from gdsctl.collect import addresses
+from gdsctl.collect.reader import Reader
+from gdsctl.data import filesystems
+from gdsctl.data.filesystems import BackingKind
+from gdsctl.model.devices import Backing, Block, Mount, Nic, Nvme
+from gdsctl.parse import mounts, nfs_options
+from gdsctl.parse.storage_text import parse_mountstats
+from gdsctl.source.base import Missing, got
+
+_TABLES = ("/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts", "/etc/mtab")
+_KERNELS_OWN = re.compile(r"/(?:proc|sys|dev(?!/shm(?:/|$)))(?:/|$)")
+_ADDRESS = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?![\w.])")
+_LUSTRE_NET = re.compile(r"@([a-z]+\d?[a-z]+)\d*(?=[:,/]|$)")
+_LUSTRE_TRANSPORT = {"o2ib": "rdma", "tcp": "tcp", "kfi": "rdma"}
+_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - what NFSv4 prints before it knows its own address
+
+
+def collect(
+    reader: Reader, block: tuple[Block, ...], nvme: tuple[Nvme, ...], nics: tuple[Nic, ...]
+) -> tuple[Mount, ...]:
+    """Every mount in the order of the table. `device` is the name of a record in `block`.
+
+    Of several mounts on one target only the last can be reached; the others cannot hold data.
+    """
+    table = _table(reader)
+    if isinstance(table, Missing):
+        reader.gap("mounts", "", table, settle_with="cat /proc/self/mountinfo")
+        return ()
+    storage = _Storage(reader, block, nvme, nics)
+    reachable = {entry.target: number for number, entry in enumerate(table)}
+    return tuple(_mount(storage, entry, reachable[entry.target] == number) for number, entry in enumerate(table))
+
+
+def _table(reader: Reader) -> tuple[mounts.MountEntry, ...] | Missing:
+    first: Missing | None = None
+    for path in _TABLES:
+        found = reader.parsed(path, mounts.parse)
+        if not isinstance(found, Missing):
+            return found.mounts
+        first = first or found
+    return first or Missing(status="absent")
+
+
+def _mount(storage: _Storage, entry: mounts.MountEntry, reachable: bool) -> Mount:
+    row = filesystems.filesystem(entry.fstype)
+    pseudo = bool(_KERNELS_OWN.match(entry.target)) or (row is not None and row.pseudo)
+    device = None if pseudo else storage.device(entry, on_block=row is None or row.backing == "block")
+    if pseudo:
+        backing = Backing()
+    elif row is not None and row.backing != "block":
+        backing = storage.network(entry, row.backing)
+    else:
+        backing = storage.local(device)
+    return Mount(
+        target=entry.target,
+        source=entry.source,
+        fstype=entry.fstype,
+        options=entry.options,
+        device=device.name if device else None,
+        backing=backing,
+        major_minor=entry.major_minor,
+        can_hold_data=reachable and not pseudo,
+    )
+
+
+class _Storage:
+    """What mounts may rest on, and who reaches a server."""
+
+    def __init__(self, reader: Reader, block: tuple[Block, ...], nvme: tuple[Nvme, ...], nics: tuple[Nic, ...]) -> None:
+        self._reader = reader
+        self._by_number = {device.major_minor: device for device in block if device.major_minor}
+        self._by_name = {device.name: device for device in block}
+        self._nvme = {controller.name: controller for controller in nvme}
+        self._nics = nics
+
+    @functools.cached_property
+    def _addresses(self) -> addresses.Addresses:
+        return addresses.collect(self._reader)
+
+    @functools.cached_property
+    def _dm_names(self) -> dict[str, Block]:
+        """Device-mapper name, as under /dev/mapper -> device."""
+        dm = [device for device in self._by_name.values() if device.kind == "dm"]
+        named = (
+            (self._reader.value(f"/sys/class/block/{d.name}/dm/name") or (d.udev or {}).get("DM_NAME"), d) for d in dm
+        )
+        return {name: device for name, device in named if name}
+
+    @functools.cached_property
+    def _xprts(self) -> dict[str, tuple[str, ...]]:
+        stats = self._reader.parsed("/proc/self/mountstats", parse_mountstats)
+        return {} if isinstance(stats, Missing) else {mount.target: mount.xprts for mount in stats}
+
+    def device(self, entry: mounts.MountEntry, *, on_block: bool) -> Block | None:
+        """By number, for names lie (/dev/root); by name where the number is anonymous (btrfs) or not told."""
+        found = self._by_number.get(entry.major_minor or "")
+        if found or not on_block:
+            return found
+        if entry.source.startswith("/dev/"):
+            found = self._named(entry.source)
+        if found is None:
+            detail = f"no block device for {entry.source} ({entry.major_minor or 'no device number'})"
+            self._reader.gap(
+                "mounts", "device", "absent", key=entry.target, detail=detail, settle_with=f"findmnt {entry.target}"
+            )
+        return found
+
+    def _named(self, source: str) -> Block | None:
+        name = source.removeprefix("/dev/")
+        if name in self._by_name:
+            return self._by_name[name]
+        mapper = name.removeprefix("mapper/") if name.startswith("mapper/") else None
+        group, slash, volume = name.partition("/")
+        if mapper is None and slash and "/" not in volume:  # LVM doubles the dashes of names; lvm2 libdm/libdm-string.c
+            mapper = f"{group.replace('-', '--')}-{volume.replace('-', '--')}"
+        if mapper in self._dm_names:
+            return self._dm_names[mapper]
+        real = self._reader.source.real(source)
+        return self._by_name.get(real.removeprefix("/dev/")) if got(real) else None
+
+    def local(self, device: Block | None) -> Backing:
+        """Storage below a filesystem that has a block device."""
+        if device is None:
+            return Backing()
+        top = device
+        while top.kind == "part" and top.slaves and top.slaves[0] in self._by_name and top.slaves[0] != device.name:
+            top = self._by_name[top.slaves[0]]
+        controllers = [self._nvme[name] for name in device.members if name in self._nvme]
+        transports = {controller.transport for controller in controllers}
+        nics = tuple(dict.fromkeys(nic for c in controllers if c.transport != "pcie" for nic in self._fabrics(c)))
+        servers = {controller.traddr for controller in controllers if controller.traddr}
+        kind: BackingKind
+        if top.kind == "md":
+            kind = "md"
+        elif top.kind == "dm":
+            kind = "dm"
+        elif top.kind == "network":
+            kind = "network"
+        elif controllers and top.kind == "disk":
+            kind = "nvme" if transports == {"pcie"} else "nvme-of"
+        else:
+            kind = "other"
+        return Backing(
+            kind=kind,
+            nvme=tuple(controller.name for controller in controllers),
+            nics=nics,
+            transport=transports.pop() if len(transports) == 1 else None,
+            server=servers.pop() if len(servers) == 1 else None,
+        )
+
+    def network(self, entry: mounts.MountEntry, kind: BackingKind) -> Backing:
+        """Filesystems that need no block device: those of a server, and those in memory or on other filesystems."""
+        if kind not in ("nfs", "lustre", "wekafs", "beegfs", "gpfs", "network"):
+            return Backing(kind=kind)
+        server, transport = _server(entry, kind), None
+        pinned: tuple[str, ...] = ()
+        targets = _ADDRESS.findall(server or "")
+        if kind == "nfs":
+            options = nfs_options.parse(",".join(entry.options))
+            xprt = next(iter(self._xprts.get(entry.target, ())), None)
+            transport = (options.proto or xprt or "").removesuffix("6") or None
+            if transport is None:
+                self._gap(entry.target, "transport", f"grep -A20 {entry.target} /proc/self/mountstats")
+            own = (options.clientaddr,) if options.clientaddr and options.clientaddr not in _ANY_ADDRESS else ()
+            pinned = options.localports or own
+            targets = [*(options.remoteports or ()), *((options.addr,) if options.addr else ())] or targets
+        elif kind == "lustre":
+            nets = {_LUSTRE_TRANSPORT.get(net.rstrip("0123456789")) for net in _LUSTRE_NET.findall(entry.source)}
+            transport = nets.pop() if len(nets) == 1 else None
+        found = self._nics_for(pinned, tuple(targets), transport)
+        if found is None:
+            found = ()
+            self._gap(
+                entry.target, "nics", f"ip route get {targets[0]}" if targets else "ss -tn; rdma resource show cm_id"
+            )
+        return Backing(kind=kind, nics=found, transport=transport, server=server)
+
+    def _fabrics(self, controller: Nvme) -> tuple[str, ...]:
+        pinned = tuple(name for name in (controller.host_iface, controller.host_traddr) if name)
+        targets = (controller.traddr,) if controller.traddr else ()
+        found = self._nics_for(pinned, targets, controller.transport)
+        if found is None:
+            self._reader.gap(
+                "nvme", "nics", "unsupported", key=controller.name, settle_with=f"ip route get {controller.traddr}"
+            )
+        return found or ()
+
+    def _nics_for(
+        self, pinned: tuple[str, ...], targets: tuple[str, ...], transport: str | None
+    ) -> tuple[str, ...] | None:
+        """NICs named by address or interface, else those with a route to one of the targets. None: not known."""
+        interfaces: dict[str, None] = {}
+        for name in pinned:
+            own = self._holders(name)
+            interfaces.update(dict.fromkeys(own or ((name,) if not _ADDRESS.fullmatch(name) else ())))
+        if not interfaces:
+            for target in targets[:256]:
+                interfaces.update(dict.fromkeys(self._addresses.towards(target) or ()))
+        if not interfaces:
+            return None
+        found: dict[str, None] = {}
+        for interface in interfaces:
+            found.update(dict.fromkeys(self._on(interface, rdma=transport == "rdma")))
+        return tuple(found) or (() if set(interfaces) == {"lo"} else None)
+
+    def _holders(self, address: str) -> tuple[str, ...]:
+        held = self._addresses.by_interface or {}
+        return tuple(name for name, own in held.items() if address in own)
+
+    def _on(self, interface: str, *, rdma: bool) -> list[str]:
+        """Names of the NICs under an interface: RDMA devices for RDMA, and rather real adapters for the rest."""
+        own = set((self._addresses.by_interface or {}).get(interface, ()))
+        fits = [
+            nic
+            for nic in self._nics
+            if interface in (*nic.netdevs, nic.bond, nic.rdma_device) or (own and not own.isdisjoint(nic.ipv4))
+        ]
+        better = [nic for nic in fits if (nic.rdma_device if rdma else nic.address)] or fits
+        return [nic.rdma_device or (nic.netdevs[0] if nic.netdevs else nic.address or "") for nic in better]
+
+    def _gap(self, target: str, field: str, settle_with: str) -> None:
+        self._reader.gap("mounts", f"backing/{field}", "unsupported", key=target, settle_with=settle_with)
+
+
+def _server(entry: mounts.MountEntry, kind: str) -> str | None:
+    """Who serves it, as the mount's source says: `host:/path`, `nid@net:nid@net:/fs`, `host/fs`."""
+    source = entry.source
+    if kind == "wekafs":
+        return source.rpartition("/")[0] or None
+    host, colon, _ = source.rpartition(":/")
+    if colon:
+        return host.strip("[]") or None
+    return source[2:].partition("/")[0] or None if source.startswith("//") else None
