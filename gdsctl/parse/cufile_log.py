@@ -62,10 +62,10 @@ class CufileLog(Record, frozen=True, kw_only=True):
 
 
 class Message(Record, frozen=True, kw_only=True):
-    """A message and what it means, in one sentence."""
+    """A message and what it means, in one sentence. `patterns`: parts of a line's text, any of which tells it."""
 
     meaning: str
-    pattern: str
+    patterns: tuple[str, ...]
     text: str
     source: str
 
@@ -79,19 +79,21 @@ def messages() -> tuple[Message, ...]:
 
 
 @functools.lru_cache(maxsize=1)
-def _patterns() -> re.Pattern[str]:
-    return re.compile("|".join(f"(?P<m{at}>{row.pattern})" for at, row in enumerate(messages())))
+def _patterns() -> tuple[tuple[str, str], ...]:
+    return tuple((pattern, row.meaning) for row in messages() for pattern in row.patterns)
 
 
 def meaning(text: str) -> str | None:
     """Id of the first message that fits a line's text, or None."""
-    found = _patterns().search(text, 0, _LONGEST_TEXT)
-    return messages()[int(found.lastgroup[1:])].meaning if found and found.lastgroup else None
+    for pattern, name in _patterns():
+        if pattern in text:
+            return name
+    return None
 
 
 def parse(text: str) -> CufileLog:
     """A cufile.log, whole or pasted in parts. Raises InputError where no line is one of its own; an empty log is fine."""
-    entries: deque[LogEntry] = deque(maxlen=MOST_ENTRIES)
+    recent: deque[re.Match[str]] = deque(maxlen=MOST_ENTRIES)
     levels: Counter[str] = Counter()
     meanings: Counter[str] = Counter()
     warnings: list[Warned] = []
@@ -110,17 +112,17 @@ def parse(text: str) -> CufileLog:
             if unread <= _MOST_WARNINGS:
                 warnings.append(Warned(line=number, message="not a line of cufile.log"))
             continue
-        entry = _entry(match)
-        levels[entry.level] += 1
-        if entry.meaning:
-            meanings[entry.meaning] += 1
-        entries.append(entry)
+        levels[match[10]] += 1
+        name = meaning(match[11][:_LONGEST_TEXT])
+        if name:
+            meanings[name] += 1
+        recent.append(match)
     if lines and unread == lines:
         raise InputError("not a cufile.log", line=first_unread)
     return CufileLog(
         lines=lines,
-        entries=tuple(entries),
-        omitted=lines - unread - len(entries),
+        entries=tuple(_entry(match) for match in recent),
+        omitted=lines - unread - len(recent),
         levels=dict(levels),
         meanings=dict(meanings),
         truncated=not last_read and not text.endswith("\n"),
