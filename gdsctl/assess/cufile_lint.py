@@ -692,9 +692,11 @@ def _environment(
                 remedy=f"Write {name}=true or {name}=false.",
             )
         elif name == "CUFILE_ENV_PATH_JSON" and text and text not in read_paths:
-            files = node.gds.cufile_config.files if node else None
+            known = node is not None and node.gds.cufile_config.files is not None
+            if node is not None and any(g.section == "gds" and g.field.startswith("cufile_config") for g in node.gaps):
+                known = False
             told = kind_of(text) if kind_of else None
-            if told == "absent" or (told is None and files is not None):
+            if told == "absent" or (told is None and known):
                 yield _variable(
                     name,
                     id="cufile.env-missing",
