@@ -21,8 +21,7 @@ from gdsctl.parse import (
     network,
     nvidia_fs_proc,
     nvidia_proc,
-    nvidia_smi_query,
-    nvme_address,
+        nvme_address,
     platform_text,
     storage_text,
     sysfs_pci,
@@ -37,8 +36,7 @@ FUNCTIONS = [
         network,
         nvidia_fs_proc,
         nvidia_proc,
-        nvidia_smi_query,
-        nvme_address,
+                nvme_address,
         platform_text,
         storage_text,
         sysfs_pci,
@@ -291,20 +289,3 @@ def test_platform_text() -> None:
         "filename:       /lib/x.ko\nlicense:        Dual MIT/GPL\ndepends:        a,b\nparm:           x:an x (int)\n"
     )
     assert (info.license, info.depends, info.parameters) == ("Dual MIT/GPL", ("a", "b"), {"x": "an x (int)"})
-
-
-def test_nvidia_smi_texts() -> None:
-    (gpu,) = nvidia_smi_query.parse_csv(
-        "index, pci.bus_id, name, uuid, memory.total [MiB]\n0, 00000000:3B:00.0, NVIDIA H100, GPU-1, 81559 MiB\n"
-    ).gpus
-    assert (gpu.index, gpu.address, gpu.memory_bytes) == (0, "0000:3b:00.0", 81559 << 20)
-    (gpu,) = nvidia_smi_query.parse_q(
-        "GPU 00000000:3B:00.0\n    Product Name                          : NVIDIA H100\n    MIG Device\n        Index                             : 0\n"
-        "        BAR1 Memory Usage\n            Total                         : 1 MiB\n"
-        "    BAR1 Memory Usage\n        Total                             : 131072 MiB\n"
-    ).gpus
-    assert (gpu.name, gpu.bar1_bytes) == ("NVIDIA H100", 128 << 30)
-    (links,) = nvidia_smi_query.parse_nvlink(
-        "GPU 0: NVIDIA H100 (UUID: GPU-1)\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n"
-    )
-    assert (links.index, links.uuid, links.links_gbs) == (0, "GPU-1", {0: 26.562, 1: None})
