@@ -63,19 +63,21 @@ class _Judge:
         self._topology = Topology(node.pci.devices, numa_nodes=len(node.numa.nodes) or None)
         gpus = [gpu.address for gpu in node.gpus if gpu.address]
         self._flattened = self._topology.flattened(gpus, node.platform.virtualization)
-        self._links: dict[str, float | None] = {}
+        self._narrow: dict[tuple[str, int], tuple[float, str] | None] = {}
         self._through: dict[tuple[str | None, str | None], _Verdict] = {}
 
     def pair(self, gpu: str, peer: _Peer) -> Pair:
-        relation = self._topology.relation(gpu, peer.address)
         path = self._topology.path(gpu, peer.address)
+        relation = self._topology.relation(gpu, peer.address, path)
         verdict = self._verdict(gpu, peer.address, path, relation)
         if self._flattened and not (relation.class_ == "unknown" and relation.reason):
             relation = Relation("unknown", None, self._flattened)
-        notes = [verdict.reason, relation.reason]
+        reason = verdict.reason
+        if relation.reason and relation.reason != reason:
+            reason = f"{reason}; {relation.reason}"
         if relation.flattened:
-            notes.append("a Broadcom switch that shows two levels is counted as one")
-        bottleneck, at = self._bottleneck(gpu, peer)
+            reason += "; a Broadcom switch that shows two levels is counted as one"
+        bottleneck, at = self._bottleneck(gpu, peer, path)
         return Pair(
             gpu=gpu,
             peer=peer.address,
@@ -85,7 +87,7 @@ class _Judge:
             meet=relation.meet,
             acs_redirect_at=verdict.redirect_at,
             p2p=verdict.p2p,
-            p2p_reason="; ".join(dict.fromkeys(note for note in notes if note)),
+            p2p_reason=reason,
             bottleneck_gbs=bottleneck,
             bottleneck_at=at,
         )
@@ -96,6 +98,9 @@ class _Judge:
         if self._topology.device(gpu) is None or self._topology.device(peer) is None:
             return _Verdict("unknown", relation.reason, None)
         if path.common is None:
+            buses = {self._topology.root_bus(end) for end in (gpu, peer)}
+            if len(buses) == 1 and relation.class_ == "unknown":  # they may share a bridge that nobody listed
+                return _Verdict("unknown", relation.reason, None)
             return self._across(gpu, peer)
         # The kernel walks from the provider, itself included, to the common bridge, included; then from the client up.
         walked = (gpu, *path.up, path.common, *path.down, peer)
@@ -133,6 +138,7 @@ class _Judge:
 
     def _doubt(self, gpu: str, peer: str, path: Path, unread: list[str]) -> str:
         """Which ports could not be read, and what other sources hint at."""
+        unread = [port for port in path.hops if port in unread] or unread
         shown = ", ".join(unread[:4]) + (f" and {len(unread) - 4} more" if len(unread) > 4 else "")
         words = [f"ACS of {shown} is unreadable, so whether requests stay below {path.common} is not known"]
         listed = self._node.nvidia_fs.acs_bridges
@@ -226,18 +232,27 @@ class _Judge:
 
     # --- width --------------------------------------------------------------------------------------------------
 
-    def _bottleneck(self, gpu: str, peer: _Peer) -> tuple[float | None, str | None]:
+    def _bottleneck(self, gpu: str, peer: _Peer, path: Path) -> tuple[float | None, str | None]:
         """The narrowest link on the way in GB/s and the function below it; None where a link is not known."""
-        narrowest: tuple[float, str] | None = (peer.rate_gbs, peer.address) if peer.rate_gbs else None
-        for address in self._topology.links(gpu, peer.address):
-            if address not in self._links:
-                self._links[address] = self._topology.gbs(address)
-            gbs = self._links[address]
-            if gbs is None:
-                return None, None
-            if narrowest is None or gbs < narrowest[0]:
-                narrowest = (gbs, address)
-        return (round(narrowest[0], 2), narrowest[1]) if narrowest else (None, None)
+        own, other = self._narrowest(gpu, path.up), self._narrowest(peer.address, path.down[::-1])
+        if own is None or other is None:
+            return None, None
+        gbs, at = min(other, own, key=_first)
+        if peer.rate_gbs is not None and peer.rate_gbs < gbs:
+            gbs, at = peer.rate_gbs, peer.address
+        return round(gbs, 2), at
+
+    def _narrowest(self, end: str, bridges: tuple[str, ...]) -> tuple[float, str] | None:
+        key = (end, len(bridges))  # the bridges are the nearest ones of the end's own chain
+        if key not in self._narrow:
+            found = [(self._topology.gbs(address), address) for address in self._topology.links(end, bridges)]
+            known = [(gbs, address) for gbs, address in found if gbs is not None]
+            self._narrow[key] = min(known, key=_first) if len(known) == len(found) else None
+        return self._narrow[key]
+
+
+def _first(narrow: tuple[float, str]) -> float:
+    return narrow[0]
 
 
 def _age(since: tuple[int, int], kernel: tuple[int, int, int] | None) -> str:

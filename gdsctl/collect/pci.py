@@ -38,14 +38,16 @@ def collect(reader: Reader) -> tuple[PciDevice, ...]:
             reader.gap("pci", "devices", names, detail=_DEVICES, settle_with="lspci -D -vvv -nn")
         return devices
     places: dict[str, _Place] = {}
-    found = [_function(reader, address, places) for address in addresses]
+    groups = reader.source.names("/sys/kernel/iommu_groups")
+    grouped = not isinstance(groups, Missing) and bool(groups)
+    found = [_function(reader, address, places, grouped=grouped) for address in addresses]
     devices = _with_acs(reader, _in_place(reader, found, places))
     for device in devices:
         _note_gaps(reader, device)
     return devices
 
 
-def _function(reader: Reader, address: str, places: dict[str, _Place]) -> PciDevice:
+def _function(reader: Reader, address: str, places: dict[str, _Place], *, grouped: bool) -> PciDevice:
     home = f"{_DEVICES}/{address}"
     real = reader.source.real(home)
     if not isinstance(real, Missing) and real != home:
@@ -56,10 +58,12 @@ def _function(reader: Reader, address: str, places: dict[str, _Place]) -> PciDev
     class_ = _hex(reader.value(f"{home}/class"), 6) or config.class_
     vendor_id = _hex(reader.value(f"{home}/vendor"), 4) or config.vendor_id
     device_id = _hex(reader.value(f"{home}/device"), 4) or config.device_id
-    subsystem_vendor = _hex(reader.value(f"{home}/subsystem_vendor"), 4)
-    subsystem_device = _hex(reader.value(f"{home}/subsystem_device"), 4)
-    if subsystem_vendor in (None, "0000"):  # Linux shows a bridge's zeros; the capability knows better
-        subsystem_vendor, subsystem_device = config.subsystem_vendor_id, config.subsystem_device_id
+    subsystem_vendor, subsystem_device = config.subsystem_vendor_id, config.subsystem_device_id
+    if subsystem_vendor is None:
+        subsystem_vendor = _hex(reader.value(f"{home}/subsystem_vendor"), 4)
+        subsystem_device = _hex(reader.value(f"{home}/subsystem_device"), 4)
+    if subsystem_vendor == "0000":  # what Linux shows where there is none
+        subsystem_vendor = subsystem_device = None
     bridge = (class_ or "").startswith("06")
     physfn = None if bridge else _target(reader, f"{home}/physfn")
     return PciDevice(
@@ -75,7 +79,7 @@ def _function(reader: Reader, address: str, places: dict[str, _Place]) -> PciDev
         numa_node=parse_numa_node(reader.value(f"{home}/numa_node") or ""),
         link=_link(reader, home, class_, config.link),
         acs=config.acs,
-        iommu_group=_target(reader, f"{home}/iommu_group"),
+        iommu_group=_target(reader, f"{home}/iommu_group") if grouped else None,
         bars=() if bridge else parse_resource(reader.value(f"{home}/resource") or ""),
         sriov=Sriov(is_vf=physfn is not None, physfn=canonical_address(physfn or "")),
         secondary_bus=config.secondary_bus,
@@ -167,9 +171,17 @@ def _pasted(reader: Reader) -> tuple[PciDevice, ...]:
         return ()
     text = reader.printed("lspci", lspci.parse)
     if not isinstance(text, Missing) and text.devices:
-        return text.devices
+        return tuple(map(_with_ids, text.devices))
     topology = reader.printed("nccl-topo", nccl_topo.parse)
     return () if isinstance(topology, Missing) else topology.devices
+
+
+def _with_ids(device: PciDevice) -> PciDevice:
+    """Without -n, lspci prints names only; those of a few vendors and devices lead back to their ids."""
+    if device.name is None or device.vendor_id is not None:
+        return device
+    vendor_id, device_id = pci_names.ids(device.name)
+    return msgspec.structs.replace(device, vendor_id=vendor_id, device_id=device.device_id or device_id)
 
 
 def _with_acs(reader: Reader, devices: tuple[PciDevice, ...]) -> tuple[PciDevice, ...]:

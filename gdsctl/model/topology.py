@@ -66,6 +66,8 @@ class Topology:
         self._single_node = numa_nodes == 1
         self._chains: dict[str, tuple[str, ...]] = {}
         self._switches: dict[str, str | None] = {}
+        self._root_buses: dict[str, str | None] = {}
+        self._numa_nodes: dict[str, int | None] = {}
         self._first_on_bus: dict[str, str] | None = None
 
     def device(self, address: str) -> PciDevice | None:
@@ -90,12 +92,13 @@ class Topology:
 
     def path(self, first: str, second: str) -> Path:
         above, others = self.chain(first), self.chain(second)
+        if not above or not others or above[-1] != others[-1]:
+            return Path(above, None, others[::-1])
         # Both lists end at their root port, so what they share is a common tail.
-        shared = 0
+        shared = 1
         while shared < min(len(above), len(others)) and above[-1 - shared] == others[-1 - shared]:
             shared += 1
-        common = above[-shared] if shared else None
-        return Path(above[: len(above) - shared], common, others[: len(others) - shared][::-1])
+        return Path(above[: len(above) - shared], above[-shared], others[: len(others) - shared][::-1])
 
     def root_port(self, address: str) -> str | None:
         """The port of the root complex that a function hangs under; None right on a root bus."""
@@ -104,8 +107,10 @@ class Topology:
 
     def root_bus(self, address: str) -> str | None:
         """`dddd:bb` of the host bridge's bus."""
-        device = self._devices.get(self.root_port(address) or address)
-        return device.root_bus if device else None
+        if address not in self._root_buses:
+            device = self._devices.get(self.root_port(address) or address)
+            self._root_buses[address] = device.root_bus if device else None
+        return self._root_buses[address]
 
     def whole(self, address: str) -> bool:
         """Is every bridge up to the root bus known?"""
@@ -125,27 +130,30 @@ class Topology:
 
     def numa_node(self, address: str) -> int | None:
         """The function's node, else that of the nearest bridge above that has one."""
-        for place in (address, *self.chain(address)):
-            device = self._devices.get(place)
-            if device is not None and device.numa_node is not None:
-                return device.numa_node
-        return 0 if self._single_node else None
+        if address not in self._numa_nodes:
+            known = (
+                self._devices[place].numa_node for place in (address, *self.chain(address)) if place in self._devices
+            )
+            self._numa_nodes[address] = next(
+                (node for node in known if node is not None), 0 if self._single_node else None
+            )
+        return self._numa_nodes[address]
 
     def functions_beside(self, address: str) -> bool:
         """Does the device have more functions than this one?"""
         slot, _, function = address.rpartition(".")
         return any(f"{slot}.{other}" in self._devices for other in range(8) if str(other) != function)
 
-    def relation(self, first: str, second: str) -> Relation:
+    def relation(self, first: str, second: str, path: Path | None = None) -> Relation:
         """The pair's class as nvidia-smi defines it.
 
         PIX: at most one switch on the way; PXB: several, but no host bridge; PHB: one host bridge; NODE: several in
-        one NUMA node; SYS: more than one NUMA node.
+        one NUMA node; SYS: more than one NUMA node. `path`: where it is at hand already.
         """
         for address in (first, second):
             if address not in self._devices:
                 return Relation("unknown", None, f"{address} is not among the known PCI functions")
-        path = self.path(first, second)
+        path = path or self.path(first, second)
         if path.common is not None:
             return self._below_a_bridge(path, path.common)
         buses = self.root_bus(first), self.root_bus(second)
@@ -198,10 +206,9 @@ class Topology:
             return len(self.chain(bridge)) % 2 == 1
         return kind in ("upstream_port", "pci_bridge", "pcie_to_pci_bridge")
 
-    def links(self, first: str, second: str) -> tuple[str, ...]:
-        """Functions whose link to the port above lies on the way, the second end first. A switch has none inside."""
-        path = self.path(first, second)
-        return (second, *(bridge for bridge in (*path.down[::-1], *path.up[::-1]) if self._upper_side(bridge)), first)
+    def links(self, end: str, bridges: Iterable[str]) -> tuple[str, ...]:
+        """Functions whose link to the port above lies on the way from an end over bridges. A switch has none inside."""
+        return (end, *(bridge for bridge in bridges if self._upper_side(bridge)))
 
     def gbs(self, address: str) -> float | None:
         """GB/s of the link above a function; None where speed or width is not known.
