@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from gdsctl.collect.platform import kernel_release, version_numbers
 from gdsctl.collect.reader import Reader
 from gdsctl.data.nvfs_hooks import NvfsHookFacts, hooks
+from gdsctl.errors import InputError
 from gdsctl.model.software import Module, NvfsHook, NvidiaFs
 from gdsctl.parse import kallsyms
 from gdsctl.source.base import Missing
@@ -15,22 +14,32 @@ from gdsctl.source.base import Missing
 # and may be backported: nvidia-fs, configure (blk_rq_dma_map_iter_start) and src/nvfs-dma.c.
 _V2_SINCE = (2, 28, 2)
 _ITERATOR_SINCE = (6, 17)
-_ITERATOR = re.compile(r" [Tt] blk_rq_dma_map_iter_start\s")
+_ITERATOR = " T blk_rq_dma_map_iter_start"
 _SETTLE = "grep nvfs_dma_ops /proc/kallsyms"
 
 
 def collect(reader: Reader, modules: dict[str, Module], nvidia_fs: NvidiaFs) -> dict[str, NvfsHook]:
     """One hook for each storage module that nvidia-fs asks symbols of, by its name in /proc/driver/nvidia-fs/modules."""
-    symbols = reader.parsed("/proc/kallsyms", kallsyms.parse)
+    text = reader.text("/proc/kallsyms")
+    symbols = _symbols(text)
     if not isinstance(symbols, Missing) and symbols.truncated and not symbols.nvfs_hooks:
         symbols = Missing(status="error", detail="/proc/kallsyms is cut off")
     exported = symbols if isinstance(symbols, Missing) else symbols.nvfs_hooks
-    wants_v2 = _wants_v2(modules, nvidia_fs, _has_iterator(reader))
+    wants_v2 = _wants_v2(modules, nvidia_fs, _has_iterator(reader, text))
     return {
         name: _hook(reader, facts, exported, modules.get(facts.module), nvidia_fs, wants_v2=wants_v2)
         for name, facts in hooks().items()
         if facts.register
     }
+
+
+def _symbols(text: str | Missing) -> kallsyms.Kallsyms | Missing:
+    if isinstance(text, Missing):
+        return text
+    try:
+        return kallsyms.parse(text)
+    except InputError as error:
+        return Missing(status="error", detail=f"/proc/kallsyms: {error}")
 
 
 def _hook(
@@ -100,9 +109,11 @@ def _wants_v2(modules: dict[str, Module], nvidia_fs: NvidiaFs, has_iterator: boo
     return has_iterator if version >= _V2_SINCE else False
 
 
-def _has_iterator(reader: Reader) -> bool | None:
+def _has_iterator(reader: Reader, text: str | Missing) -> bool | None:
     """Has the block layer the DMA map iterator? kallsyms tells it exactly, a kernel's version only one way."""
     if version_numbers(kernel_release(reader) or "") >= _ITERATOR_SINCE:
         return True
-    text = reader.text("/proc/kallsyms")
-    return None if isinstance(text, Missing) else _ITERATOR.search(text) is not None
+    if isinstance(text, Missing):
+        return None
+    at = text.find(_ITERATOR)
+    return at != -1 and text[at + len(_ITERATOR) : at + len(_ITERATOR) + 1] in ("\n", "\t", "\r", " ", "")

@@ -176,7 +176,7 @@ def _virtualization(reader: Reader, arch: str | None) -> str | None:
         dom0 = "control_d" in (reader.value("/proc/xen/capabilities") or "")
         return "none" if hypervisor == "xen" and dom0 else hypervisor
     told = [reader.value(f"{_DMI}/{file}") for file in ("product_name", "sys_vendor", "board_vendor", "bios_vendor")]
-    by_firmware = next((kind for text in told for sign, kind in _DMI_VENDORS if text and text.startswith(sign)), None)
+    by_firmware = next((kind for text in told for sign, kind in _DMI_VENDORS if text and _named(sign, text)), None)
     if told[1] == "Microsoft Corporation" and told[0] == "Virtual Machine":
         by_firmware = "microsoft"  # Surface hardware bears the same vendor
     flags = _FLAGS.search(reader.value("/proc/cpuinfo") or "")
@@ -192,6 +192,10 @@ def _virtualization(reader: Reader, arch: str | None) -> str | None:
         return "none"
     _gap(reader, "virtualization", reader.text(f"{_DMI}/sys_vendor"), "systemd-detect-virt")
     return None
+
+
+def _named(sign: str, text: str) -> bool:
+    return re.search(rf"\b{re.escape(sign)}", text) is not None
 
 
 def _secure_boot(reader: Reader) -> bool | None:

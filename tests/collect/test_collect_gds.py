@@ -93,6 +93,7 @@ def test_nothing_captured(machine: Machine) -> None:
     ) * 5
     assert set(gaps(reader)) == {
         "version", "libcufile", "gdscheck", "udev_rule_md", "cufile_config/files", "cufile_config/env",
+        "gpfs_verbs_ports",
     }  # fmt: skip
 
 
@@ -164,3 +165,24 @@ def test_a_refused_rule_is_a_gap(machine: Machine, denied: OSError) -> None:
 def test_a_hostile_rule_is_read_at_once(machine: Machine) -> None:
     text = 'IMPORT{program}="' + "mdadm " * 100_000
     assert gds.collect(machine({"/usr/lib/udev/rules.d/63-md.rules": text})).udev_rule_md is False
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("clusterName c1\nverbsRdma enable\nverbsPorts mlx5_0/1 mlx5_1/1\n", ("mlx5_0/1", "mlx5_1/1")),
+        ("[common]\nverbsPorts mlx5_0/1,mlx5_2\n", ("mlx5_0/1", "mlx5_2")),
+        ("verbsRdma disable\n", ()),
+        ("verbsPorts mlx5_0/1\n[gpunodes]\nverbsPorts mlx5_4/1\n", None),
+    ],
+)
+def test_verbs_ports(machine: Machine, text: str, expected: Any) -> None:
+    reader = machine({"/var/mmfs/gen/mmfs.cfg": text})
+    assert gds.collect(reader).gpfs_verbs_ports == expected
+    assert ("gpfs_verbs_ports" in gaps(reader)) is (expected is None)
+
+
+def test_no_storage_scale_is_no_gap(machine: Machine) -> None:
+    reader = machine({"/var/log/x": ""})
+    assert gds.collect(reader).gpfs_verbs_ports is None
+    assert "gpfs_verbs_ports" not in gaps(reader)
