@@ -27,12 +27,38 @@ _ASK = "nvidia-smi -q"
 Facts = dict[str, Any]
 
 
+class _NvmlLink(msgspec.Struct):
+    """`remote_pci`: PCI address of what the link goes to, or "switch"."""
+
+    active: bool = True
+    version: int | None = None
+    remote_pci: str | None = None
+
+
+class _NvmlGpu(msgspec.Struct):
+    pci_address: str | None = None
+    index: int | None = None
+    name: str | None = None
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    bar1_bytes: int | None = None
+    compute_capability: str | None = None
+    c2c: bool | None = None
+    nvlinks: list[_NvmlLink] | None = None
+
+
+class _Nvml(msgspec.Struct):
+    """What is used of the answer `nvml`; further fields are passed over."""
+
+    gpus: list[_NvmlGpu] = []
+
+
 def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Gpu, ...]:
     """All GPUs by index. NVML's index where NVML or nvidia-smi tells it, else the order of PCI addresses.
 
     CUDA numbers them that way only with CUDA_DEVICE_ORDER=PCI_BUS_ID, so an index is no more than a name here.
     """
-    nvml = reader.source.ask("nvml")
+    nvml = _ask_nvml(reader)
     functions = {device.address: device for device in pci if _is_gpu(device)}
     facts: dict[str, Facts] = {address: {} for address in functions}
     _from_nvml(facts, nvml)
@@ -70,11 +96,21 @@ def _add(facts: dict[str, Facts], address: object, more: Facts) -> None:
             known[field] = value
 
 
-def _from_nvml(facts: dict[str, Facts], nvml: Any) -> None:
-    for row in nvml.get("gpus", ()) if isinstance(nvml, dict) else ():
-        links = row.get("nvlinks")
-        more = {field: row.get(field) for field in ("index", *_FIELDS)}
-        _add(facts, row.get("pci_address"), more | {"nvlinks": links, "told_links": links is not None})
+def _ask_nvml(reader: Reader) -> _Nvml | Missing:
+    answer = reader.source.ask("nvml")
+    if isinstance(answer, Missing):
+        return answer
+    try:
+        return msgspec.convert(answer, _Nvml)
+    except msgspec.ValidationError as error:
+        return Missing(status="error", detail=f"nvml: {error}")
+
+
+def _from_nvml(facts: dict[str, Facts], nvml: _Nvml | Missing) -> None:
+    for row in () if isinstance(nvml, Missing) else nvml.gpus:
+        told = {field: getattr(row, field) for field in ("index", *_FIELDS)}
+        links = None if row.nvlinks is None else [msgspec.structs.asdict(link) for link in row.nvlinks]
+        _add(facts, row.pci_address, told | {"nvlinks": links, "told_links": links is not None or None})
 
 
 def _from_nvidia_smi(facts: dict[str, Facts], reader: Reader) -> None:

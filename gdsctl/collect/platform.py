@@ -76,7 +76,7 @@ def version_numbers(text: str) -> tuple[int, ...]:
 def collect(reader: Reader) -> Platform:
     """Facts about the platform; each one that could not be had is a gap of the section `platform`."""
     host = reader.source.ask("host")
-    answers: dict[str, Any] = host if isinstance(host, dict) else {}
+    answers = {k: v for k, v in host.items() if isinstance(v, str) and v} if isinstance(host, dict) else {}
     release = kernel_release(reader)
     if release is None:
         _gap(reader, "kernel", reader.text("/proc/sys/kernel/osrelease"), "uname -r")
@@ -118,10 +118,10 @@ def _gap(reader: Reader, field: str, why: object, settle_with: str) -> None:
     reader.gap("platform", field, reason, settle_with=settle_with)
 
 
-def _arch(reader: Reader, answers: dict[str, Any], cpu: CpuInfo | Missing) -> str | None:
+def _arch(reader: Reader, answers: dict[str, str], cpu: CpuInfo | Missing) -> str | None:
     """As `uname -m`; /proc/cpuinfo names a vendor on x86 and an implementer on Arm."""
     machine = answers.get("machine") or reader.value("/proc/sys/kernel/arch")
-    if isinstance(machine, str):
+    if machine:
         return machine
     text = reader.text("/proc/cpuinfo")
     if not isinstance(cpu, Missing) and cpu.vendor in ("GenuineIntel", "AuthenticAMD", "HygonGenuine"):
