@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdsctl.assess.cufile_lint import lint
@@ -272,6 +272,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(JSON, st.sampled_from(["1.11", "1.16", "1.20", None]))
 def test_never_raises(document: Any, version: str | None) -> None:
     for problem in problems(document, version, node=NODE):

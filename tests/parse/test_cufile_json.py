@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdsctl.parse.cufile_json import parse, parse_with_positions
@@ -146,6 +146,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.dictionaries(st.text(), VALUES, max_size=5), st.booleans())
 def test_plain_json_is_read_as_json(document: dict[str, Any], ascii_only: bool) -> None:
     text = json.dumps(document, ensure_ascii=ascii_only, indent=1)
@@ -155,6 +156,7 @@ def test_plain_json_is_read_as_json(document: dict[str, Any], ascii_only: bool) 
     assert not got.comments
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.text(st.sampled_from('{}[],:"\\/*#1-.e tfnu\n\0\udcff'), max_size=60))
 def test_never_raises_and_never_half_answers(text: str) -> None:
     got = parse(text)

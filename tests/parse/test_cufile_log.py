@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdsctl.errors import InputError
@@ -84,6 +84,7 @@ def test_meanings_are_named_once() -> None:
     assert all(row.text and row.source for row in messages())
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.text(max_size=200) | st.lists(st.sampled_from([*LOG.splitlines(), "x", "\0", "\ud800", ""])).map("\n".join))
 def test_nothing_but_input_errors(text: str) -> None:
     try:
