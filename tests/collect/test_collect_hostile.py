@@ -49,7 +49,7 @@ def everything(reader: Reader) -> bytes:
     return msgspec.json.encode((records, reader.gaps))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=st.dictionaries(st.sampled_from(FILES), st.binary(max_size=200)),
     outputs=st.dictionaries(st.sampled_from(OUTPUTS), st.text(max_size=200)),
