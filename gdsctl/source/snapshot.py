@@ -61,7 +61,7 @@ class SnapshotSource:
     def __init__(self, files: Files, path: str) -> None:
         """`files`: the raw tree that holds manifest.json; `path`: what the user called it, for errors."""
         self._files = files
-        self._manifest = _manifest(files, path)
+        self._manifest = manifest_of(files, path)
         self._tree = Tree(Below(files, "root"))
         self._path = path
         manifest = self._manifest
@@ -197,7 +197,8 @@ def answer_file(name: str) -> str:
     return "nvml.json" if name == "nvml" else f"commands/{name}.json"
 
 
-def _manifest(files: Files, path: str) -> Manifest:
+def manifest_of(files: Files, path: str) -> Manifest:
+    """The manifest of a snapshot; InputError with the name of the input where it is none."""
     try:
         raw = files.content("manifest.json")
     except OSError as error:
