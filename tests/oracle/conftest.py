@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import oracle
 import pytest
 
 from gdsctl.data import cufile_keys
 from gdsctl.record import Record
+from tests.oracle import oracle
 
 
 class Libcufile(Record, frozen=True, kw_only=True):

@@ -8,7 +8,6 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import oracle
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,9 +16,10 @@ from gdsctl.assess.cufile_lint import PathKind, lint
 from gdsctl.assess.cufile_merge import get, merge
 from gdsctl.data import cufile_keys
 from gdsctl.parse.cufile_json import parse
+from tests.oracle import oracle
 
 if TYPE_CHECKING:
-    from conftest import Libcufile
+    from tests.oracle.conftest import Libcufile
 
 pytestmark = pytest.mark.oracle
 KEYS = cufile_keys.keys()
