@@ -55,5 +55,5 @@ def invoke(argv: list[str]) -> int:
         raise KeyboardInterrupt from None
     except _ClickError as error:
         error.show()
-        return error.exit_code
-    return int(code or 0)
+        return int(error.exit_code)
+    return code if isinstance(code, int) else 0
