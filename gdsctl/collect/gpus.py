@@ -12,11 +12,14 @@ from gdsctl.collect.reader import Reader
 from gdsctl.data import gpus as table
 from gdsctl.model.devices import Gpu, NvLink
 from gdsctl.model.pci import PciDevice, address_key, canonical_address
-from gdsctl.parse import gdscheck, nvidia_proc, nvidia_smi_query, nvidia_smi_topo
+from gdsctl.parse import gdscheck, nccl_topo, nvidia_proc, nvidia_smi_query, nvidia_smi_topo
 from gdsctl.source.base import Missing
 
 NVIDIA = "10de"
+AMD = "1002"
 GPU_CLASSES = ("0300", "0302")  # VGA and 3D controllers; an NVSwitch is 0680, a GPU's audio function 0403
+OTHER_CLASSES = ("0302", "0b40", "1200")  # 3D controllers, co-processors, processing accelerators of other makers
+AMD_CLASSES = ("0380",)  # display controllers without VGA: how AMD's Instinct shows itself, but also small graphics
 MAX_NVLINKS = 18  # of a Hopper or Blackwell GPU, the most so far
 
 _NVLINKS = re.compile(r"NV(\d+)")
@@ -64,6 +67,7 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Gpu, ...]:
     _from_nvml(facts, nvml)
     _from_nvidia_smi(facts, reader)
     _from_driver(facts, reader)
+    _from_nccl(facts, reader)
     rows = _numbered(facts)
     _from_gdscheck(rows, reader, joined=bool(facts))
     topo = reader.printed("nvidia-smi-topo", nvidia_smi_topo.parse)
@@ -82,7 +86,14 @@ def smi_topo(reader: Reader) -> dict[str, Any] | None:
 
 
 def _is_gpu(device: PciDevice) -> bool:
-    return device.vendor_id == NVIDIA and (device.class_ or "").startswith(GPU_CLASSES)
+    class_ = device.class_ or ""
+    if device.vendor_id == NVIDIA:
+        return class_.startswith(GPU_CLASSES)
+    return class_.startswith(OTHER_CLASSES) or (device.vendor_id == AMD and class_.startswith(AMD_CLASSES))
+
+
+def _is_foreign(device: PciDevice | None) -> bool:
+    return device is not None and device.vendor_id not in (None, NVIDIA)
 
 
 def _add(facts: dict[str, Facts], address: object, more: Facts) -> None:
@@ -128,6 +139,31 @@ def _from_driver(facts: dict[str, Facts], reader: Reader) -> None:
         row = reader.parsed(f"/proc/driver/nvidia/gpus/{name}/information", nvidia_proc.parse_gpu_information)
         if not isinstance(row, Missing):
             _add(facts, name, {"name": row.model, "uuid": row.uuid})
+
+
+def _from_nccl(facts: dict[str, Facts], reader: Reader) -> None:
+    """A topology file of NCCL: its `dev` is NVML's index (src/graph/xml.cc), its `sm` the compute capability times ten."""
+    topo = reader.printed("nccl-topo", nccl_topo.parse)
+    if isinstance(topo, Missing):
+        return
+    links: dict[str, list[Facts]] = {}
+    for link in topo.nvlinks:
+        count = min(link.count, MAX_NVLINKS)
+        for end, other in ((link.a, link.b), (link.b, link.a)):
+            links.setdefault(end, []).extend([{"remote_pci": other}] * count)
+    for gpu in topo.gpus:
+        nvidia = gpu.gcn is None and gpu.sm is not None
+        _add(
+            facts,
+            gpu.address,
+            {
+                "index": gpu.index,
+                "compute_capability": f"{gpu.sm // 10}.{gpu.sm % 10}" if nvidia and gpu.sm else None,
+                "nvlinks": links.get(gpu.address, []) if gpu.index is not None else None,
+                "told_links": True if gpu.index is not None else None,
+                "foreign": True if gpu.gcn is not None else None,
+            },
+        )
 
 
 def _numbered(facts: dict[str, Facts]) -> dict[int, Facts]:
@@ -218,6 +254,15 @@ def _gpu(reader: Reader, index: int, row: Facts, function: PciDevice | None, why
         if values["c2c"] is None and model.kind not in ("integrated", "vgpu"):
             values["c2c"] = model.c2c
     key = row["address"] or str(index)
+    if row.get("foreign") or _is_foreign(function):
+        return Gpu(
+            index=index,
+            address=row["address"],
+            name=values["name"],
+            bar1_bytes=values["bar1_bytes"],
+            nvlinks=_links(row),
+            kind="other-accelerator",
+        )
     for field in ("address", *_FIELDS):
         if values.get(field, row["address"]) is None:
             reader.gap("gpus", field, why, key=key, settle_with=_ASK)

@@ -176,6 +176,39 @@ def test_gdscheck_tells_equal_gpus_their_name_whatever_the_order(machine: Machin
     assert [gpu.name for gpu in found] == [None, None]
 
 
+NCCL = """<system version="1">
+  <cpu numaid="0" affinity="ffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
+    <pci busid="0000:3b:00.0" class="0x030200" link_speed="16 GT/s" link_width="16">
+      <gpu dev="1" sm="80" rank="1" gdr="1"><nvlink target="0000:5e:00.0" count="4" tclass="0x030200"/></gpu>
+    </pci>
+    <pci busid="0000:5e:00.0" class="0x030200" link_speed="16 GT/s" link_width="16">
+      <gpu dev="0" sm="80" rank="0" gdr="1"><nvlink target="0000:3b:00.0" count="4" tclass="0x030200"/></gpu>
+    </pci>
+  </cpu>
+</system>
+"""
+
+
+def test_a_topology_file_of_nccl(machine: Machine) -> None:
+    first, second = gpus.collect(machine({}, outputs={"nccl-topo": NCCL}), ())
+    assert (first.index, first.address, first.compute_capability) == (0, "0000:5e:00.0", "8.0")
+    assert first.nvlinks == (NvLink(peer="0000:3b:00.0", count=4),)
+    assert second.nvlinks == (NvLink(peer="0000:5e:00.0", count=4),)
+
+
+def test_accelerators_of_other_makers(machine: Machine) -> None:
+    functions = (
+        function("0000:03:00.0", vendor_id="1002", class_="038000", bars=H100_BARS),
+        function("0000:04:00.0", vendor_id="1bcf", class_="0b4000"),  # NEC Vector Engine
+        function("0000:05:00.0", vendor_id="8086", class_="030000"),  # graphics of the CPU
+    )
+    found = gpus.collect(machine({}), functions)
+    assert [(gpu.address, gpu.kind) for gpu in found] == [
+        ("0000:03:00.0", "other-accelerator"),
+        ("0000:04:00.0", "other-accelerator"),
+    ]
+
+
 def test_smi_topo(machine: Machine) -> None:
     topo = gpus.smi_topo(machine({}, outputs={"nvidia-smi-topo": matrix("PIX", 2)}))
     assert topo is not None
