@@ -1,0 +1,75 @@
+"""systemd mount units, one after the other, each under a comment with its file name."""
+
+from __future__ import annotations
+
+from gdsctl.emit.comment import comment
+from gdsctl.plan.desired import Plan
+from gdsctl.plan.documents import Artifact
+
+_KEPT = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789:_.")
+
+
+def applies(plan: Plan) -> bool:
+    return any(wish.change != "rootflags" for wish in plan.mounts)
+
+
+def emit(plan: Plan) -> Artifact:
+    """Names with control characters have no place in a unit file: such a mount is left out, with the reason."""
+    units: list[str] = []
+    reasons: dict[str, str] = {}
+    for wish in plan.mounts:
+        if wish.change == "rootflags":
+            continue
+        name = f"{unit_name(wish.target)}.mount"
+        if not (wish.target + wish.source).isprintable():
+            units.append(comment(f"{name}: left out, a unit file cannot hold its name"))
+            reasons[name] = "left out: control characters in its name"
+            continue
+        network = wish.device is None
+        order = ["After=network-online.target", "Wants=network-online.target"] if network else []
+        units.append(
+            "\n".join(
+                (
+                    comment(f"/etc/systemd/system/{name}"),
+                    "[Unit]",
+                    comment(wish.why),
+                    *order,
+                    "",
+                    "[Mount]",
+                    f"What={_value(wish.source)}",
+                    f"Where={_value(wish.target)}",
+                    f"Type={wish.fstype}",
+                    f"Options={_value(','.join(wish.options))}",
+                    "",
+                    "[Install]",
+                    f"WantedBy={'remote-fs.target' if network else 'local-fs.target'}",
+                )
+            )
+        )
+        reasons[name] = wish.why
+    if not units:
+        units = [comment("no mount needs a unit")]
+    return Artifact(path="/etc/systemd/system", content="\n\n".join(units) + "\n", reasons=reasons)
+
+
+def unit_name(path: str) -> str:
+    r"""As systemd-escape --path: `/` is `-`, all but letters, digits, `:_.` is `\xNN`, a leading dot too (systemd.unit(5))."""
+    text = path.strip("/")
+    if not text:
+        return "-"
+    out = []
+    for position, byte in enumerate(text.encode("utf-8", "surrogateescape")):
+        character = chr(byte)
+        if character == "/":
+            out.append("-")
+        elif character in _KEPT and not (position == 0 and character == "."):
+            out.append(character)
+        else:
+            out.append(f"\\x{byte:02x}")
+    return "".join(out)
+
+
+def _value(text: str) -> str:
+    """`%` starts a specifier and a backslash at the end joins lines (systemd.syntax(7))."""
+    text = text.replace("%", "%%")
+    return text + "/" if text.endswith("\\") else text

@@ -1,0 +1,113 @@
+"""What planning asks again and again: one judged node under one intent."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+
+import msgspec
+
+from gdsctl.assess.assessment import Assessment
+from gdsctl.assess.view import Storage, View, gpu_key
+from gdsctl.data import cufile_keys
+from gdsctl.model.devices import Gpu, Mount, Nic
+from gdsctl.model.node import Node
+from gdsctl.plan.intent import Intent, MountIntent, Wanted, own_mounts
+
+
+class Context:
+    """`mounts`: what the intent asks of each mount; `said`: where that came from."""
+
+    def __init__(self, assessment: Assessment, wanted: Wanted) -> None:
+        self.assessment = assessment
+        self.node: Node = assessment.node
+        self.view = View(assessment.node, assessment.config, assessment.pairs)
+        self.wanted = wanted
+        self.intent: Intent = wanted.intent
+        self.said = wanted.said
+        self.mounts: tuple[MountIntent, ...] = wanted.intent.mounts or ()
+        if wanted.intent.mounts is None:
+            self.mounts, found = own_mounts(self.view)
+            self.said = found if wanted.path is None else f"{wanted.said}; {found}"
+
+    @functools.cached_property
+    def version(self) -> str | None:
+        """The GDS release whose keys may be written; None where neither intent nor node tells."""
+        return self.view.version if self.intent.gds_version == "auto" else self.intent.gds_version
+
+    @property
+    def release(self) -> str:
+        """The same for look-ups: the newest where it is not known, since older libraries pass over newer keys."""
+        return self.version or cufile_keys.releases()[-1].gds
+
+    @functools.cached_property
+    def storages(self) -> tuple[tuple[MountIntent, Storage], ...]:
+        """The intended mounts that are mounted."""
+        by_target = {storage.mount.target: storage for storage in self.view.storages}
+        return tuple((wish, by_target[wish.target]) for wish in self.mounts if wish.target in by_target)
+
+    @functools.cached_property
+    def absent(self) -> tuple[MountIntent, ...]:
+        """The intended mounts that are not mounted."""
+        there = {wish.target for wish, _ in self.storages}
+        return tuple(wish for wish in self.mounts if wish.target not in there)
+
+    @functools.cached_property
+    def direct_storages(self) -> tuple[tuple[MountIntent, Storage], ...]:
+        """Those of which the intent wants a direct path."""
+        return tuple(
+            (wish, storage) for wish, storage in self.storages if wish.expect in ("direct", "direct-or-routed")
+        )
+
+    @functools.cached_property
+    def gpus(self) -> tuple[Gpu, ...]:
+        if self.intent.gpus == "all":
+            return self.view.gpus
+        asked = set(self.intent.gpus)
+        return tuple(gpu for gpu in self.view.gpus if {gpu.index, gpu.address} & asked)
+
+    @functools.cached_property
+    def gpu_keys(self) -> frozenset[str]:
+        return frozenset(gpu_key(gpu) for gpu in self.gpus)
+
+    @functools.cached_property
+    def absent_gpus(self) -> tuple[str, ...]:
+        """GPUs that the intent names and the node does not have."""
+        if self.intent.gpus == "all":
+            return ()
+        there = {name for gpu in self.view.gpus for name in (gpu.index, gpu.address)}
+        return tuple(str(name) for name in self.intent.gpus if name not in there)
+
+    def nics(self, wish: MountIntent, mount: Mount | None) -> tuple[Nic, ...]:
+        """RDMA-capable NICs of a mount: named by the intent, found by the collector, or in the server's /24."""
+        if wish.nics != "auto":
+            named = set(wish.nics)
+            return tuple(nic for nic in self.node.nics if named & {nic.rdma_device, *nic.netdevs, nic.address})
+        found = self.view.nics(mount) if mount is not None else self._beside(wish)
+        return tuple(nic for nic in found if nic.rdma_device)
+
+    def _beside(self, wish: MountIntent) -> tuple[Nic, ...]:
+        """Own addresses whose first three octets are a server's: the node's routes are not asked for what is unmounted."""
+        servers = [part.partition("-")[0] for part in (wish.vips or "").split("~") if part]
+        servers += [(wish.source or "").partition(":")[0]] if wish.source else []
+        networks = set()
+        for server in servers:
+            try:
+                networks.add(ipaddress.IPv4Network(f"{server}/24", strict=False))
+            except ValueError:
+                continue
+        return tuple(
+            nic
+            for nic in self.node.nics
+            if nic.rdma_device and any(ipaddress.IPv4Address(ip) in net for ip in nic.ipv4 for net in networks)
+        )
+
+    def with_node(self, assessment: Assessment) -> Context:
+        """The same intent over another state of the node; the mounts stay those that were chosen here."""
+        intent = msgspec.structs.replace(self.intent, mounts=self.mounts)
+        return Context(assessment, msgspec.structs.replace(self.wanted, intent=intent, said=self.said))
+
+
+def addresses(nics: tuple[Nic, ...]) -> tuple[str, ...]:
+    """Their IPv4 addresses in the order of their numbers."""
+    return tuple(sorted({ip for nic in nics for ip in nic.ipv4}, key=lambda ip: int(ipaddress.IPv4Address(ip))))

@@ -1,0 +1,375 @@
+"""The cufile.json that a node should have: each key with the reason for its value."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, Literal
+
+import msgspec
+
+from gdsctl.assess import cufile_merge, routing
+from gdsctl.assess.cufile_lint import lint
+from gdsctl.assess.view import Storage
+from gdsctl.data import cufile_keys
+from gdsctl.data.cufile_keys import Key
+from gdsctl.data.cufile_keys import keys as all_keys
+from gdsctl.errors import InputError
+from gdsctl.model.devices import Gpu
+from gdsctl.plan.context import Context, addresses
+from gdsctl.plan.intent import MountIntent
+from gdsctl.record import Record
+
+PATH = "/etc/cufile.json"
+PlanMode = Literal["nvidia-fs", "p2pdma", "compat"]
+
+_DIRECT, _BUFFER = "properties.max_direct_io_size_kb", "properties.per_buffer_cache_size_kb"
+_CACHE = "properties.max_device_cache_size_kb"
+_SLABS = "properties.gpu_bounce_buffer_slab_config"
+_SIZES, _COUNTS = "properties.posix_pool_slab_size_kb", "properties.posix_pool_slab_count"
+_ROUTING, _ORDER = "properties.rdma_dynamic_routing", "properties.rdma_dynamic_routing_order"
+_WRONG = ("cufile.type", "cufile.range", "cufile.alignment", "cufile.slab-lengths", "cufile.dead-key")
+
+
+class Setting(Record, frozen=True, kw_only=True):
+    """One key. `required`: a route or the operator hangs on it, so that another value is drift in any case."""
+
+    key: str
+    value: Any
+    why: str
+    required: bool = False
+
+
+class CufilePlan(Record, frozen=True, kw_only=True):
+    """`settings`: in the key table's order; `told`: sentences on choices and on what the installed files lose."""
+
+    settings: tuple[Setting, ...]
+    told: tuple[str, ...] = ()
+    unwritten: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Nested as in the file."""
+        return nested({setting.key: setting.value for setting in self.settings})
+
+
+def nested(flat: dict[str, Any]) -> dict[str, Any]:
+    """Dotted keys of the table to nested objects."""
+    values: dict[str, Any] = {}
+    for dotted, value in flat.items():
+        *sections, name = dotted.split(".")
+        place = values
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = value
+    return values
+
+
+def governed(key: Key) -> bool:
+    """Keys that decide about routes: the plan speaks for them even where it does not write them."""
+    last = key.key.rpartition(".")[2]
+    return last in ("use_pci_p2pdma", "rdma_dev_addr_list", "mount_table") or key.key in (
+        _ROUTING,
+        _ORDER,
+        "properties.allow_compat_mode",
+        "properties.force_compat_mode",
+        "properties.vanilla_posix_io_mode",
+        "fs.weka.rdma_write_support",
+        "fs.gpfs.gds_write_support",
+        "miscellaneous.skip_topology_detection",
+    )
+
+
+def desire(context: Context, mode: PlanMode) -> CufilePlan:
+    """Raises InputError (at the intent's line) for a pinned value that the library would refuse."""
+    draft = _Draft(context, mode)
+    draft.defaults()
+    draft.compat()
+    draft.p2pdma()
+    draft.writes()
+    draft.routing()
+    draft.installed()
+    draft.pins()
+    draft.together()
+    return draft.plan()
+
+
+class _Draft:
+    def __init__(self, context: Context, mode: PlanMode) -> None:
+        self.context = context
+        self.mode = mode
+        self.release = context.release
+        self.settings: dict[str, Setting] = {}
+        self.told: list[str] = []
+        self.unwritten: list[str] = []
+        self._stored = _stored(context)
+
+    def put(self, key: str, value: Any, why: str, *, required: bool = False) -> None:
+        """Set a key, unless this release does not know it."""
+        row = cufile_keys.key(key)
+        if row is not None and row.known_in(self.release):
+            self.settings[key] = Setting(key=key, value=_plain(value), why=why, required=required)
+
+    def defaults(self) -> None:
+        """Keys whose value, left out, depends on the release or on whether NVIDIA's file is there."""
+        for key in cufile_keys.known(self.release):
+            values = [row.value for row in key.defaults]
+            if not values or key.type in ("object", "mount_table") or governed(key):
+                continue
+            shipped = key.file_default
+            if any(value != values[0] for value in values) or (shipped is not None and shipped != values[0]):
+                value = values[-1] if shipped is None else shipped
+                self.put(key.key, value, _default_why(key))
+        if _COUNTS in self.settings:
+            row = cufile_keys.key(_SIZES)
+            sizes = row.file_default if row else None
+            self.put(_SIZES, sizes, "written beside posix_pool_slab_count: lists of unequal length abort the process")
+        chunk = self.context.intent.workload.chunk_bytes if self.context.intent.workload else None
+        if chunk and _DIRECT in self.settings:
+            kib = int(self.settings[_DIRECT].value)
+            pieces = -(-chunk // (kib << 10))
+            why = f"{self.settings[_DIRECT].why}; a chunk of {chunk} bytes goes in {pieces} piece{'s' * (pieces > 1)}"
+            self.put(_DIRECT, kib, why)
+
+    def compat(self) -> None:
+        if self.context.intent.compat == "forbid":
+            self.put(
+                "properties.allow_compat_mode",
+                False,
+                "the intent forbids compat mode: where no direct path exists an open fails with 5001 instead of going "
+                "through host memory, for every cuFile process of the node",
+                required=True,
+            )
+        else:
+            self.put(
+                "properties.allow_compat_mode",
+                True,
+                "the intent allows compat mode: I/O without a direct path goes through host memory, in silence",
+                required=True,
+            )
+
+    def p2pdma(self) -> None:
+        wanted: dict[str, list[str]] = {}
+        if self.mode == "p2pdma":
+            for wish, storage in self.context.direct_storages:
+                row = storage.direct
+                for pointer in row.p2pdma_keys if row is not None and storage.takes_p2pdma else ():
+                    wanted.setdefault(pointer.strip("/").replace("/", "."), []).append(wish.target)
+        for key in cufile_keys.known(self.release):
+            if not key.key.endswith(".use_pci_p2pdma"):
+                continue
+            if key.key in wanted:
+                why = f"P2PDMA for {', '.join(wanted[key.key])}"
+                if key.section == "properties":
+                    why = f"master switch of P2PDMA and C2C, for {', '.join(wanted[key.key])}"
+                self.put(key.key, True, why, required=True)
+            elif key.section == "properties":
+                why = (
+                    "no intended mount goes over P2PDMA"
+                    if self.mode != "p2pdma"
+                    else "no intended mount can use P2PDMA"
+                )
+                self.put(key.key, False, why, required=True)
+            elif cufile_merge.get(self._stored, key.key) is True:
+                self.put(key.key, False, "set in the installed file, but no intended mount uses it", required=True)
+
+    def writes(self) -> None:
+        """File systems whose writes go direct only with a switch of their own."""
+        if self.mode == "compat":
+            return
+        for wish, storage in self.context.direct_storages:
+            pointer = storage.direct.nvidia_fs_write_key if storage.direct else None
+            if pointer:
+                key = pointer.strip("/").replace("/", ".")
+                self.put(key, True, f"without it writes to {wish.target} go through host memory", required=True)
+
+    def routing(self) -> None:
+        chosen, why, tables = _routing(self.context, self.mode)
+        self.told += [why] if self.context.mounts and why else []
+        self.put(
+            _ROUTING, bool(chosen), why or "no intended mount is storage that dynamic routing knows", required=True
+        )
+        if chosen:
+            self.put(
+                _ORDER, list(chosen), f"the stagings that can work here, best first: {', '.join(chosen)}", required=True
+            )
+        for key, (value, reason) in tables.items():
+            self.put(key, value, reason, required=True)
+
+    def installed(self) -> None:
+        """What the node's own files say besides. Without an intent file they are the operator's voice."""
+        for key in cufile_keys.known(self.release):
+            value = cufile_merge.get(self._stored, key.key)
+            if value is None or key.type == "object" or _plain(value) == _plain(key.default_in(self.release)):
+                continue
+            planned = self.settings.get(key.key)
+            if governed(key):
+                if planned is None:
+                    self.told.append(f"{key.key} is dropped from {PATH}: the plan has no use for {_shown(value)}")
+            elif planned is None:
+                self.put(key.key, value, f"kept from {PATH}: the plan has no say in it")
+            elif self.context.wanted.path is None and _plain(value) != planned.value:
+                self.put(
+                    key.key,
+                    value,
+                    f"kept from {PATH}; where the key is absent the value would be {_shown(planned.value)}",
+                )
+            elif _plain(value) != planned.value:
+                self.told.append(
+                    f"{key.key} changes from {_shown(value)} to {_shown(planned.value)}; pin it under tuning to keep it"
+                )
+
+    def pins(self) -> None:
+        for key, value in self.context.intent.tuning.items():
+            row = cufile_keys.key(key)
+            if row is not None and not row.known_in(self.release):
+                self.unwritten.append(key)
+                continue
+            self.put(key, value, "pinned by the operator under tuning", required=True)
+
+    def together(self) -> None:
+        """Keys that hold only beside others."""
+        pinned = self.context.intent.tuning
+        if any(key.startswith(_SLABS) for key in self.settings):
+            for key in (_CACHE, _BUFFER):
+                if key in self.settings and key not in pinned:
+                    del self.settings[key]
+                    self.told.append(f"{key} is left out: gpu_bounce_buffer_slab_config takes its place")
+        direct, buffer = self.settings.get(_DIRECT), self.settings.get(_BUFFER)
+        if direct and buffer and _ints(direct.value, buffer.value) and direct.value < buffer.value:
+            if _BUFFER in pinned and _DIRECT not in pinned:
+                self.put(_DIRECT, buffer.value, f"raised: it must not be below the pinned {_BUFFER}", required=True)
+            elif _BUFFER not in pinned:
+                self.put(_BUFFER, direct.value, f"lowered: it must not be above {_DIRECT}", required=True)
+
+    def plan(self) -> CufilePlan:
+        ordered = tuple(self.settings[row.key] for row in all_keys() if row.key in self.settings)
+        plan = CufilePlan(settings=ordered, told=tuple(self.told), unwritten=tuple(self.unwritten))
+        self._refuse_wrong_pins(plan)
+        return plan
+
+    def _refuse_wrong_pins(self, plan: CufilePlan) -> None:
+        """The library's own judgement on the whole file, told at the line of the pin that spoils it."""
+        wanted = self.context.wanted
+        if not self.context.intent.tuning:
+            return
+        text = msgspec.json.encode(plan.values).decode()
+        for problem in lint([("cufile.json", text)], version=self.context.version, env={}):
+            named = (problem.pointer or "").strip("/").replace("/", ".")
+            pins = [key for key in self.context.intent.tuning if named == key or named.startswith(f"{key}.")]
+            if not pins and problem.fatal:
+                pins = difflib.get_close_matches(named, list(self.context.intent.tuning), n=1, cutoff=0.3)
+            if pins and (problem.fatal or problem.id in _WRONG):
+                raise InputError(f"tuning: {problem.message}", line=wanted.lines.get(pins[0]), path=wanted.path)
+
+
+def _stored(context: Context) -> dict[str, Any]:
+    """What the file that the plan replaces says; {} where it is not known or not read by the library."""
+    found = context.node.gds.cufile_config
+    if found.files is None or PATH not in found.texts or context.view.config.fatal is not None:
+        return {}
+    return cufile_merge.merge([(PATH, found.texts[PATH])], {}, context.version).values
+
+
+def _default_why(key: Key) -> str:
+    seen = ", ".join(f"{_shown(row.value)} from {row.since} on" for row in key.defaults)
+    if key.file_default is None:
+        return f"written out: left out it depends on the release ({seen})"
+    return f"written out as NVIDIA ships it: left out the library takes {seen}"
+
+
+def _routing(context: Context, mode: PlanMode) -> tuple[tuple[str, ...], str | None, dict[str, tuple[Any, str]]]:
+    """The order of stagings (empty: off), why, and the address keys that dynamic routing and user-space RDMA need."""
+    view, asked = context.view, context.intent.routing
+    if mode == "compat":
+        return (), None, {}
+    networked = [
+        (wish, storage)
+        for wish, storage in context.direct_storages
+        if routing.is_routed(storage) and storage.filesystem
+    ]
+    userspace = [(wish, storage) for wish, storage in networked if storage.takes_user_rdma]
+    best: dict[str, None] = {}
+    reasons: list[str] = []
+    routed: list[tuple[MountIntent, Storage]] = []
+    for wish, storage in networked:
+        nics = context.nics(wish, storage.mount)
+        far = _far(context, wish, storage)
+        if far is None:
+            reasons.append(f"where the NICs of {wish.target} sit is not known, so dynamic routing stays off for it")
+        elif not far:
+            reasons.append(f"every GPU has a NIC of {wish.target} under its root port: nothing to route")
+        elif len(far) == len(view.gpus):
+            reasons.append(f"no GPU shares a root port with a NIC of {wish.target}: routing could stage nowhere better")
+        elif wish.expect == "direct":
+            reasons.append(f"{wish.target} is to go direct, not staged: dynamic routing stays off for it")
+        else:
+            routed.append((wish, storage))
+            names = ", ".join(str(gpu.index) for gpu in far)
+            reasons.append(f"GPU {names} share no root port with a NIC of {wish.target}, others do")
+            for gpu in far:
+                best[routing.applicable(view, gpu, nics)[0]] = None
+    if asked == "off":
+        why = "the intent switches dynamic routing off" if networked else None
+        return (), why, _tables(context, userspace)
+    if isinstance(asked, tuple):
+        return asked, "the intent names the stagings", _tables(context, networked)
+    if not routed:
+        return (), "; ".join(reasons) or None, _tables(context, userspace)
+    order = tuple(policy for policy in routing.POLICIES if policy in best or policy == "SYS_MEM")
+    return order, "; ".join(reasons), _tables(context, networked)
+
+
+def _far(context: Context, wish: MountIntent, storage: Storage) -> tuple[Gpu, ...] | None:
+    """GPUs without a NIC of the mount under their root port, by the NICs that the intent names, if it does."""
+    if wish.nics == "auto":
+        return routing.far_gpus(context.view, storage)
+    nics = context.nics(wish, storage.mount)
+    distances = {gpu.index: [routing.near(context.view, gpu, nic) for nic in nics] for gpu in context.view.gpus}
+    if not nics or any(all(near is None for near in found) for found in distances.values()):
+        return None
+    return tuple(gpu for gpu in context.view.gpus if not any(distances[gpu.index]))
+
+
+def _tables(context: Context, storages: list[tuple[MountIntent, Storage]]) -> dict[str, tuple[Any, str]]:
+    """Address lists: one for a file system's section where its mounts agree, else a table by mount."""
+    found: dict[str, tuple[Any, str]] = {}
+    by_section: dict[str, dict[str, tuple[str, ...]]] = {}
+    global_list: dict[str, None] = {}
+    for wish, storage in storages:
+        section = storage.filesystem.cufile_section if storage.filesystem else None
+        own = addresses(context.nics(wish, storage.mount))
+        if section and own:
+            by_section.setdefault(section, {})[wish.target] = own
+            if storage.takes_user_rdma:
+                global_list.update(dict.fromkeys(own))
+    for section, lists in by_section.items():
+        if len(set(lists.values())) == 1:
+            own = next(iter(lists.values()))
+            found[f"fs.{section}.rdma_dev_addr_list"] = (
+                list(own),
+                f"this node's addresses on the NICs of {', '.join(lists)}",
+            )
+        else:
+            found[f"fs.{section}.mount_table"] = (
+                {target: {"rdma_dev_addr_list": list(own)} for target, own in lists.items()},
+                f"the mounts use different NICs; each of {', '.join(lists)} must stand whenever a cuFile process starts",
+            )
+    if global_list:
+        found["properties.rdma_dev_addr_list"] = (
+            list(global_list),
+            "user-space RDMA (WekaFS, Storage Scale) opens the NICs that this list names",
+        )
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _ints(*values: Any) -> bool:
+    return all(isinstance(value, int) for value in values)
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else text[:77] + "..."

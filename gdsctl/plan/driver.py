@@ -1,0 +1,204 @@
+"""Modules, their options and the kernel command line as they should be."""
+
+from __future__ import annotations
+
+from gdsctl.assess.rules.driver_registry_key_missing import needed
+from gdsctl.assess.view import Storage
+from gdsctl.data.driver_registry import registry_keys
+from gdsctl.plan.context import Context
+from gdsctl.plan.cufile import PlanMode
+from gdsctl.plan.mounts import MountPlan
+from gdsctl.record import Record
+
+MODPROBE = "/etc/modprobe.d/gdsctl.conf"
+_ACS_RISK = (
+    "ends the isolation of devices handed to virtual machines; clearing ACS on every bridge has taken drives down, so "
+    "clear only these ports, one at a time"
+)
+
+
+class Argument(Record, frozen=True, kw_only=True):
+    """A word for the kernel command line. `needed` false: a finding advises it, but no intended path hangs on it."""
+
+    word: str
+    why: str
+    needed: bool = True
+    risk: str | None = None
+
+
+class DriverPlan(Record, frozen=True, kw_only=True):
+    """`registry`: all of NVreg_RegistryDwords, None where the plan needs none; `*_to_write`: modprobe.d lacks it.
+
+    `other_files`: modprobe.d files that set NVreg_RegistryDwords too; `reboot`: what runs is not what is written.
+    `load`: modules to load; `unsure`: modules of which it is not known whether the node has them.
+    `clear_acs`: ports whose redirection is to end.
+    """
+
+    registry: dict[str, str] | None = None
+    registry_to_write: bool = False
+    other_files: tuple[str, ...] = ()
+    multipath_off: bool = False
+    multipath_to_write: bool = False
+    reboot: bool = False
+    load: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
+    reload_nvidia_fs: bool = False
+    arguments: tuple[Argument, ...] = ()
+    clear_acs: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+
+
+def desire(context: Context, mode: PlanMode, mounts: tuple[MountPlan, ...]) -> DriverPlan:
+    storages = tuple(storage for _, storage in context.direct_storages) if mode != "compat" else ()
+    over_p2pdma = tuple(s for s in storages if s.takes_p2pdma) if mode == "p2pdma" else ()
+    over_nvfs = tuple(s for s in storages if s.takes_nvidia_fs and s not in over_p2pdma)
+    registry, registry_to_write, registry_runs, other, told = _registry(context, over_p2pdma)
+    multipath_off, behind = _multipath(context, over_p2pdma)
+    load, unsure = _modules(context, storages, over_nvfs)
+    nvfs = context.node.nvidia_fs
+    arguments = [*_rootflags(mounts), *_multipath_argument(context, multipath_off, behind)]
+    return DriverPlan(
+        registry=registry,
+        registry_to_write=registry_to_write,
+        other_files=other,
+        multipath_off=multipath_off,
+        multipath_to_write=behind and not arguments,
+        reboot=(registry is not None and not registry_runs) or behind,
+        load=load,
+        unsure=unsure,
+        reload_nvidia_fs=bool(over_nvfs) and nvfs.loaded is True and nvfs.device_nodes == (),
+        arguments=tuple(arguments),
+        told=told,
+    )
+
+
+def _registry(
+    context: Context, over_p2pdma: tuple[Storage, ...]
+) -> tuple[dict[str, str] | None, bool, bool, tuple[str, ...], tuple[str, ...]]:
+    """(all keys, to be written, running already, other files that set some, sentences)."""
+    keys = needed(context.view) if over_p2pdma else ()
+    if not keys:
+        return None, False, True, (), ()
+    driver = context.node.nvidia_driver
+    running, coming = driver.registry_dwords, driver.modprobe_registry_dwords
+    base = coming if coming is not None else running
+    spelled = {key.name.lower(): key.name for key in registry_keys()}
+    told = []
+    merged: dict[str, str] = {}
+    for name, value in (base or {}).items():
+        if spelled.get(name.lower(), name) != name:
+            told.append(f"{name}={value} is dropped: the driver knows only {spelled[name.lower()]}")
+        else:
+            merged[name] = value
+    for key in keys:
+        if not key.satisfied_by(merged.get(key.name)):
+            if key.name in merged:
+                told.append(f"{key.name} changes from {merged[key.name]} to {key.set_to}: {key.meaning}")
+            merged[key.name] = key.set_to
+    if base is None:
+        told.append(
+            "which RegistryDwords are set today is not known: add what else you need to the line before you install it"
+        )
+    satisfied = [
+        values is not None and all(key.satisfied_by(values.get(key.name)) for key in keys)
+        for values in (running, coming)
+    ]
+    runs = satisfied[0] if running is not None else False
+    to_write = not satisfied[1] if coming is not None else not runs
+    files = tuple(sorted(set((driver.modprobe_files or {}).values()) - {MODPROBE}))
+    to_write = to_write or (coming is not None and merged != coming) or len(files) > 1
+    return merged, to_write, runs and (coming is None or running == merged or satisfied[0]), files, tuple(told)
+
+
+def _multipath(context: Context, over_p2pdma: tuple[Storage, ...]) -> tuple[bool, bool]:
+    """(native multipath must be off, drives of an intended mount sit behind it today)."""
+    if context.node.platform.arch == "aarch64":
+        return False, False
+    strict = [s for s in over_p2pdma if s.direct is not None and not s.direct.p2pdma_multipath]
+    behind = any(nvme.multipath for s in strict for nvme in context.view.controllers(s.mount))
+    core = context.node.modules.get("nvme_core")
+    off = (core.parameters or {}).get("multipath") == "N" if core else False
+    return bool(strict) and (behind or off), behind
+
+
+def _multipath_argument(context: Context, wanted: bool, behind: bool) -> list[Argument]:
+    """A built-in nvme_core reads no modprobe.d, and the command line beats it."""
+    core = context.node.modules.get("nvme_core")
+    built_in = core is not None and core.loaded is True and core.size is None
+    named = "nvme_core.multipath=" in (context.node.platform.cmdline or "")
+    if not wanted or not behind or not (built_in or named):
+        return []
+    why = "nvme_core is built into the kernel" if built_in else "the command line names nvme_core.multipath already"
+    return [Argument(word="nvme_core.multipath=N", why=f"{why}, so modprobe.d does not decide")]
+
+
+def _rootflags(mounts: tuple[MountPlan, ...]) -> list[Argument]:
+    return [
+        Argument(word=f"rootflags={','.join(plan.added)}", why="the root file system takes its options from here")
+        for plan in mounts
+        if plan.change == "rootflags"
+    ]
+
+
+def _modules(
+    context: Context, storages: tuple[Storage, ...], over_nvfs: tuple[Storage, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(modules to load, those of them that may not be installed)."""
+    modules = context.node.modules
+    load: list[str] = []
+    unsure: list[str] = []
+    if over_nvfs and context.node.nvidia_fs.loaded is False:
+        load.append("nvidia_fs")
+        found = modules.get("nvidia_fs")
+        if found is None or (found.version is None and found.license is None):
+            unsure.append("nvidia_fs")
+    peermem = modules.get("nvidia_peermem")
+    if any(s.takes_user_rdma for s in storages) and peermem is not None and peermem.loaded is False:
+        load.append("nvidia_peermem")
+    for storage in over_nvfs:
+        hook = context.node.nvfs_hooks.get(storage.hook or "")
+        if storage.hook and hook is not None and hook.state == "not_loaded" and storage.hook not in load:
+            load.append(storage.hook)
+            unsure.append(storage.hook)
+    return tuple(load), tuple(unsure)
+
+
+def with_findings(context: Context, plan: DriverPlan) -> DriverPlan:
+    """The same, with what the findings on IOMMU and ACS ask of the command line and of ports."""
+    judged = context.assessment.verdicts.judged
+    targets = {wish.target for wish, _ in context.direct_storages}
+    arguments = list(plan.arguments)
+    ports: dict[str, None] = {}
+    translated = [j for j in judged if j.finding.id == "iommu.translated"]
+    if translated and "iommu=pt" not in (context.node.platform.cmdline or "").split():
+        arguments.append(
+            Argument(
+                word="iommu=pt",
+                why=translated[0].finding.message,
+                needed=any(j.finding.blocks for j in translated),
+                risk=translated[0].finding.remedy.risk,
+            )
+        )
+    redirecting = [j for j in judged if j.finding.id == "acs.redirect-on-path"]
+    blocking = any(j.finding.blocks for j in redirecting)
+    for gpu in context.gpus if redirecting else ():
+        for _, storage in context.direct_storages:
+            for pair in context.view.pairs_of(gpu, storage.mount):
+                if pair.acs_redirect_at and pair.meet == "switch" and (pair.p2p == "blocked" or not blocking):
+                    ports.update(dict.fromkeys(pair.acs_redirect_at))
+    if ports and targets:
+        arguments.append(
+            Argument(
+                word=f"pci=disable_acs_redir={';'.join(ports)}",
+                why=redirecting[0].finding.message,
+                needed=blocking,
+                risk=_ACS_RISK,
+            )
+        )
+    return DriverPlan(
+        **{
+            name: getattr(plan, name) for name in DriverPlan.__struct_fields__ if name not in ("arguments", "clear_acs")
+        },
+        arguments=tuple(arguments),
+        clear_acs=tuple(ports) if blocking else (),
+    )

@@ -1,0 +1,132 @@
+"""Does each GPU and mount get the path that the intent asks for?"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gdsctl.assess.routes import DIRECT
+from gdsctl.assess.view import gpu_key
+from gdsctl.model.judgement import Route
+from gdsctl.model.unknown import Gap
+from gdsctl.plan.context import Context
+from gdsctl.plan.documents import Requirement
+from gdsctl.plan.intent import Expect
+from gdsctl.record import Record
+
+
+class Judged(Record, frozen=True, kw_only=True):
+    """One GPU (None: none to judge) and one mount of the intent against its route; `finding`: the first that blocks."""
+
+    requirement: str
+    gpu: str | None
+    mount: str | None
+    expect: Expect | None
+    status: Literal["pass", "fail", "unknown"]
+    route: Route | None = None
+    because: str
+
+    @property
+    def subject(self) -> str:
+        return self.gpu or self.mount or "node"
+
+    def as_requirement(self) -> Requirement:
+        route = self.route
+        unfit = self.status != "pass"
+        return Requirement(
+            id=self.requirement,
+            subject=self.subject,
+            status=self.status,
+            evidence=self.because,
+            finding=route.blockers[0] if unfit and route is not None and route.blockers else None,
+            settle_with=route.settle_with if unfit and route is not None else None,
+        )
+
+
+def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
+    """Every intended GPU x mount, after those that the intent names and the node lacks: these fail.
+
+    Where there is nothing to judge, or the facts were not captured, the answer is unknown.
+    """
+    by_pair = {(route.gpu, route.mount): route for route in routes}
+    found = list(_gpus_lacking(context))
+    mounts_unknown = _list_gap(context, "mounts")
+    for wish in context.absent:
+        unsure = mounts_unknown is not None
+        said = f": {wish.target} is not mounted" if not unsure else ": the mount table is not known"
+        found.append(
+            Judged(
+                requirement=f"route:{wish.target}",
+                gpu=None,
+                mount=wish.target,
+                expect=wish.expect,
+                status="unknown" if unsure else "fail",
+                because=f"wanted {wish.expect}{said}",
+            )
+        )
+    if not context.mounts:
+        found.append(_nothing("route", f"no mount to judge: {context.said}"))
+    for wish, _ in context.storages:
+        for gpu in context.gpus:
+            route = by_pair.get((gpu_key(gpu), wish.target))
+            found.append(_pair(gpu_key(gpu), wish.target, wish.expect, route))
+    return tuple(found)
+
+
+def _gpus_lacking(context: Context) -> list[Judged]:
+    gap = _list_gap(context, "gpus") or _list_gap(context, "pci/devices")
+    if context.absent_gpus:
+        status: Literal["unknown", "fail"] = "unknown" if gap is not None and not context.view.gpus else "fail"
+        return [
+            Judged(
+                requirement="gpu",
+                gpu=name,
+                mount=None,
+                expect=None,
+                status=status,
+                because=f"the node has no GPU {name}",
+            )
+            for name in context.absent_gpus
+        ]
+    if not context.gpus:
+        return [_nothing("gpu", "no GPU to judge: " + ("which there are is not known" if gap else "the node has none"))]
+    return []
+
+
+def _list_gap(context: Context, section: str) -> Gap | None:
+    """Why a list as a whole is not known."""
+    return next((gap for gap in context.node.gaps if gap.section == section and gap.key is None), None)
+
+
+def _nothing(requirement: str, because: str) -> Judged:
+    return Judged(requirement=requirement, gpu=None, mount=None, expect=None, status="unknown", because=because)
+
+
+def _pair(gpu: str, mount: str, expect: Expect, route: Route | None) -> Judged:
+    status, because = fits(expect, route)
+    return Judged(
+        requirement=f"route:{mount}", gpu=gpu, mount=mount, expect=expect, status=status, route=route, because=because
+    )
+
+
+def fits(expect: Expect, route: Route | None) -> tuple[Literal["pass", "fail", "unknown"], str]:
+    """The verdict on one route, and one sentence.
+
+    direct: no staging; direct-or-routed: staged by dynamic routing is fine too; compat: through host memory and nothing
+    else; any: whatever works.
+    """
+    if route is None:
+        return "unknown", f"wanted {expect}: no route was worked out"
+    if route.route == "unknown":
+        return "unknown", f"wanted {expect}: {route.because}"
+    staged = route.dynamic_routing not in (None, "P2P")
+    direct = route.route in DIRECT
+    good = {
+        "direct": direct and not staged,
+        "direct-or-routed": direct,
+        "compat": route.route == "compat",
+        "any": route.route != "none",
+    }[expect]
+    shown = f"{route.route}, staged by {route.dynamic_routing}" if staged else route.route
+    if good:
+        return "pass", f"wanted {expect}, gets {shown}"
+    return "fail", f"wanted {expect}, gets {shown}: {route.because}"

@@ -1,0 +1,272 @@
+"""Mounts as they should be: options that a direct path needs, and mounts that the intent asks for and the node lacks."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from gdsctl.data import filesystems
+from gdsctl.model.devices import Backing, Mount, Nic
+from gdsctl.parse import nfs_options
+from gdsctl.plan.context import Context, addresses
+from gdsctl.plan.intent import MountIntent
+from gdsctl.record import Record
+
+# Shown by the kernel, not meant for mount(8): nfs(5) takes them from the server; seclabel comes from the LSM.
+_SHOWN_ONLY = frozenset(
+    {"addr", "clientaddr", "mountaddr", "mountport", "mountproto", "mountvers", "local_lock", "seclabel"}
+)
+_NFS_RDMA_PORT = "20049"  # IANA nfsrdma
+_VAST_FLOOR = 8  # VAST NFS client documentation: about 2 connections per 100 Gb/s over RDMA, at least 8
+
+
+class MountPlan(Record, frozen=True, kw_only=True):
+    """A mount as it should be. `change`: none | remount | again (unmount, mount) | new | rootflags.
+
+    `options`: all of them, for fstab; `added`: those that the mount lacks today; `backing`: of a mount that is to come.
+    """
+
+    target: str
+    source: str
+    fstype: str
+    options: tuple[str, ...]
+    added: tuple[str, ...] = ()
+    change: Literal["none", "remount", "again", "new", "rootflags"] = "none"
+    why: str
+    device: str | None = None
+    backing: Backing = Backing()
+    notes: tuple[str, ...] = ()
+
+
+def desire(context: Context) -> tuple[MountPlan, ...]:
+    """Plans for the intended mounts whose options matter, and for those that are to be made."""
+    found = [_mounted(context, wish, storage.mount) for wish, storage in context.direct_storages]
+    found += [_new(context, wish) for wish in context.absent]
+    return tuple(plan for plan in found if plan is not None)
+
+
+def mounted(mounts: tuple[Mount, ...], plans: Iterable[MountPlan]) -> tuple[Mount, ...]:
+    """The mount table with the plans carried out."""
+    by_target = {plan.target: plan for plan in plans if plan.change != "none"}
+    changed = [
+        msgspec.structs.replace(
+            mount, options=_merged(mount.options, by_target[mount.target]), backing=by_target[mount.target].backing
+        )
+        if mount.target in by_target and by_target[mount.target].change != "new"
+        else mount
+        for mount in mounts
+    ]
+    changed += [
+        Mount(
+            target=plan.target,
+            source=plan.source,
+            fstype=plan.fstype,
+            options=plan.options,
+            device=plan.device,
+            backing=plan.backing,
+        )
+        for plan in by_target.values()
+        if plan.change == "new"
+    ]
+    return tuple(changed)
+
+
+def _merged(options: tuple[str, ...], plan: MountPlan) -> tuple[str, ...]:
+    names = {_name(option) for option in plan.added}
+    return (*(option for option in options if _name(option) not in names), *plan.added)
+
+
+def _name(option: str) -> str:
+    return option.partition("=")[0]
+
+
+def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | None:
+    row = filesystems.filesystem(mount.fstype)
+    wanted = _nfs(context, wish, mount) if row is not None and row.name == "nfs" else {}
+    notes = _nfs_notes(context, wish, mount) if row is not None and row.name == "nfs" else ()
+    if row is not None and row.required_option:
+        name, _, value = row.required_option.partition("=")
+        wanted[name] = value
+    wanted.update(_pinned(wish))
+    if not wanted:
+        return None
+    present = _pairs(mount.options)
+    added = tuple(_written(name, value) for name, value in wanted.items() if not _same(name, value, present))
+    why = "the options stand"
+    change: Literal["none", "remount", "again", "rootflags"] = "none"
+    if added:
+        nfs = row is not None and row.name == "nfs"
+        change = "rootflags" if mount.target == "/" else "again" if nfs else "remount"
+        why = f"{mount.target} lacks {','.join(added)}"
+    keep = {name: value for name, value in present.items() if name not in _SHOWN_ONLY and name not in wanted}
+    transport = wanted.get("proto") or mount.backing.transport
+    return MountPlan(
+        target=mount.target,
+        source=mount.source or mount.fstype,
+        fstype=mount.fstype,
+        options=tuple(_written(name, value) for name, value in {**keep, **wanted}.items()),
+        added=added,
+        change=change,
+        why=why,
+        device=mount.device,
+        backing=msgspec.structs.replace(mount.backing, transport=transport),
+        notes=notes,
+    )
+
+
+def _new(context: Context, wish: MountIntent) -> MountPlan | None:
+    """A mount that does not stand yet; None where the intent does not say from where."""
+    if wish.source is None:
+        return None
+    fstype = wish.type or ("nfs" if ":/" in wish.source else None)
+    row = filesystems.filesystem(fstype) if fstype else None
+    if fstype is None or row is None:
+        return None
+    wanted: dict[str, str | None] = {}
+    device = None
+    backing = Backing()
+    notes: tuple[str, ...] = ()
+    if row.name == "nfs":
+        wanted = _nfs(context, wish, None)
+        notes = _nfs_notes(context, wish, None)
+        nics = context.nics(wish, None)
+        backing = Backing(
+            kind="nfs",
+            nics=tuple(nic.rdma_device for nic in nics if nic.rdma_device),
+            transport=wanted.get("proto") or "tcp",
+            server=wish.source.partition(":/")[0],
+        )
+    elif row.backing == "block":
+        device = wish.source.removeprefix("/dev/")
+        backing = _block_backing(context, device)
+    else:
+        nics = context.nics(wish, None)
+        kind = row.backing if row.backing in ("wekafs", "lustre", "gpfs", "beegfs", "virtiofs") else "network"
+        backing = msgspec.convert(
+            {"kind": kind, "nics": [nic.rdma_device for nic in nics if nic.rdma_device], "transport": wish.transport},
+            Backing,
+        )
+    if row.required_option:
+        name, _, value = row.required_option.partition("=")
+        wanted[name] = value
+    wanted.update(_pinned(wish))
+    options = tuple(_written(name, value) for name, value in wanted.items()) or ("defaults",)
+    return MountPlan(
+        target=wish.target,
+        source=wish.source,
+        fstype=fstype,
+        options=options,
+        added=options,
+        change="new",
+        why=f"nothing is mounted on {wish.target}",
+        device=device,
+        backing=backing,
+        notes=notes,
+    )
+
+
+def _block_backing(context: Context, device: str) -> Backing:
+    stack = context.view.stack(device)
+    members = tuple(dict.fromkeys(member for block in stack for member in block.members))
+    known = [nvme for name in members if (nvme := context.view.nvme(name)) is not None]
+    kinds = {block.kind for block in stack}
+    if "dm" in kinds:
+        return Backing(kind="dm", nvme=tuple(nvme.name for nvme in known))
+    if "md" in kinds:
+        return Backing(kind="md", nvme=tuple(nvme.name for nvme in known))
+    if known and len(known) == len(members):
+        transports = {nvme.transport for nvme in known}
+        kind: Literal["nvme", "nvme-of"] = "nvme" if transports <= {"pcie", None} else "nvme-of"
+        return Backing(kind=kind, nvme=tuple(nvme.name for nvme in known), transport=next(iter(transports)))
+    return Backing()
+
+
+# --- NFS --------------------------------------------------------------------------------------------------------------
+
+
+def _nfs(context: Context, wish: MountIntent, mount: Mount | None) -> dict[str, str | None]:
+    """Options that matter for NFS, by name; None: an option without a value."""
+    if wish.transport == "tcp" or (mount is None and wish.transport is None and wish.expect in ("compat", "any")):
+        return {"proto": "tcp"} if wish.transport == "tcp" else {}
+    present = nfs_options.parse(",".join(mount.options)) if mount is not None else nfs_options.NfsOptions()
+    wanted: dict[str, str | None] = {} if present.vers else {"vers": "3"}
+    wanted |= {"proto": "rdma", "port": _NFS_RDMA_PORT}
+    if not _is_vast(wish, present.vast):
+        return wanted
+    nics = context.nics(wish, mount)
+    own = addresses(nics)
+    if own:
+        wanted["localports"] = ranges(own)
+    if wish.vips:
+        servers = nfs_options.parse(f"remoteports={wish.vips}").remoteports or ()
+        wanted["remoteports"] = wish.vips
+        if present.nconnect is None or mount is None:
+            wanted["nconnect"] = str(_connections(nics, len(servers)))
+        if len(servers) > 1:
+            wanted |= {"spread_reads": None, "spread_writes": None}
+    return wanted
+
+
+def _nfs_notes(context: Context, wish: MountIntent, mount: Mount | None) -> tuple[str, ...]:
+    present = nfs_options.parse(",".join(mount.options)).vast if mount is not None else False
+    notes = []
+    if wish.vips and not _is_vast(wish, present):
+        notes.append(f"{wish.target}: vips are for the VAST client; the kernel's own NFS client refuses remoteports")
+    if _is_vast(wish, present):
+        if not addresses(context.nics(wish, mount)):
+            notes.append(
+                f"{wish.target}: which of this node's NICs reach it is not known, so localports is left out; name nics"
+            )
+        notes.append(f"{wish.target}: localports holds this node's own addresses; other nodes need their own line")
+    return tuple(notes)
+
+
+def _is_vast(wish: MountIntent, seen: bool) -> bool:
+    return wish.client == "vast" or (wish.client is None and seen)
+
+
+def _connections(nics: tuple[Nic, ...], servers: int) -> int:
+    """A multiple of the servers' addresses (NVIDIA GDS Troubleshooting Guide, VAST), and not below the client's floor."""
+    rate = sum(nic.rate_gbps or 0 for nic in nics)
+    floor = max(_VAST_FLOOR, math.ceil(rate / 100) * 2)
+    return math.ceil(floor / servers) * servers
+
+
+def ranges(ips: tuple[str, ...]) -> str:
+    """`A-B~C`, as the VAST client takes addresses in order of their numbers; one address stands alone."""
+    numbers = [int(ipaddress.IPv4Address(ip)) for ip in ips]
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    ends = [[str(ipaddress.IPv4Address(n)) for n in (part[0], part[-1])] for part in parts]
+    return "~".join(low if low == high else f"{low}-{high}" for low, high in ends)
+
+
+def _pinned(wish: MountIntent) -> dict[str, str | None]:
+    return {name: None if value is True else str(value) for name, value in wish.options.items() if value is not False}
+
+
+def _pairs(options: tuple[str, ...]) -> dict[str, str | None]:
+    return {name: value if sign else None for name, sign, value in (option.partition("=") for option in options)}
+
+
+def _same(name: str, value: str | None, present: dict[str, str | None]) -> bool:
+    """Is the option there with this value? Addresses are compared as sets, however their ranges are written."""
+    if name not in present:
+        return False
+    if name in ("localports", "remoteports") and value and present[name]:
+        parsed = [nfs_options.parse(f"{name}={text}") for text in (value, present[name])]
+        sets = [set(getattr(options, name) or ()) for options in parsed]
+        return sets[0] == sets[1]
+    return present[name] == value
+
+
+def _written(name: str, value: str | None) -> str:
+    return name if value is None else f"{name}={value}"
