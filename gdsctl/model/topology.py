@@ -221,10 +221,9 @@ class Topology:
             return None
         link = device.link
         above = self._devices[device.parent].link if device.parent in self._devices else Link()
-        speed = min((gts for gts in (link.max_speed_gts, above.max_speed_gts) if gts), default=None)
-        width = link.width or min((lanes for lanes in (link.max_width, above.max_width) if lanes), default=None)
-        if link.speed_gts and not (speed and is_gpu(device)):
-            speed = link.speed_gts
+        speed, width = link.speed_gts, link.width or link.max_width
+        if link.max_speed_gts and (is_gpu(device) or not speed):
+            speed = min(link.max_speed_gts, above.max_speed_gts or link.max_speed_gts)
         return link_gbs(speed, width) if speed and width else None
 
     def flattened(self, gpus: Iterable[str], virtualization: str | None) -> str | None:

@@ -11,12 +11,12 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
-from builders import CR, RR, SV, Machine
 
 from gdsctl.collect import pci
 from gdsctl.collect.reader import Reader
 from gdsctl.model.pci import Acs, PciDevice
 from gdsctl.source.opening import open_source
+from tests.builders import CR, RR, SV, Machine
 
 VM = "field/vm"
 MATTERING = ("0108", "02", "0302", "0604")
