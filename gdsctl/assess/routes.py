@@ -46,7 +46,7 @@ def candidates(view: View, storage: Storage) -> tuple[RouteName, ...]:
     names: list[RouteName] = []
     if storage.takes_p2pdma and view.p2pdma_wanted is not False:
         names.append("c2c" if view.node.platform.arch == "aarch64" else "p2pdma")
-    if storage.takes_nvidia_fs:
+    if storage in view.nvidia_fs_storages:
         names.append("nvidia-fs")
     if storage.takes_user_rdma:
         names.append("rdma")

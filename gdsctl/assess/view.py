@@ -84,6 +84,11 @@ class View:
         return self.node.gpus
 
     @functools.cached_property
+    def gpuless(self) -> bool:
+        """Is it known that there is no GPU? False where the PCI functions, which would show one, are not known."""
+        return not self.gpus and bool(self.node.pci.devices)
+
+    @functools.cached_property
     def mounts(self) -> tuple[Mount, ...]:
         """Mounts that could hold data, in the table's order."""
         return tuple(mount for mount in self.node.mounts if mount.can_hold_data)
@@ -107,10 +112,17 @@ class View:
 
     @functools.cached_property
     def nvidia_fs_storages(self) -> tuple[Storage, ...]:
-        """Data mounts for which nvidia-fs is the way to go direct: all it can carry, less those P2PDMA is set up for."""
-        return tuple(
-            s for s in self.storages if s.takes_nvidia_fs and not (self.p2pdma_wanted is True and s.takes_p2pdma)
-        )
+        """Data mounts for which nvidia-fs is a way to go direct: all it can carry.
+
+        Where P2PDMA is asked for, less those that nobody set nvidia-fs up for: without the module, or without its hooks.
+        """
+        return tuple(s for s in self.storages if s.takes_nvidia_fs and not self._left_to_p2pdma(s))
+
+    def _left_to_p2pdma(self, storage: Storage) -> bool:
+        if self.p2pdma_wanted is not True or not storage.takes_p2pdma:
+            return False
+        hook = self.node.nvfs_hooks.get(storage.hook or "")
+        return self.node.nvidia_fs.loaded is False or (hook is not None and hook.state in ("stock", "not_loaded"))
 
     def storage(self, target: str) -> Storage:
         """The storage of the mount at a target; raises KeyError. Of stacked mounts the last one counts."""
