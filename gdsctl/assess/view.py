@@ -81,7 +81,8 @@ class View:
 
     @functools.cached_property
     def gpus(self) -> tuple[Gpu, ...]:
-        return self.node.gpus
+        """GPUs that cuFile could serve; other accelerators are part of the node, but not of any route."""
+        return tuple(gpu for gpu in self.node.gpus if gpu.kind != "other-accelerator")
 
     @functools.cached_property
     def gpuless(self) -> bool:

@@ -34,6 +34,8 @@ class LiveSource:
             captured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             euid=os.geteuid(),
         )
+        self._outputs: dict[str, Output | Missing] = {}
+        self._answers: dict[str, Any] = {}
 
     @property
     def info(self) -> SourceInfo:
@@ -55,6 +57,12 @@ class LiveSource:
         return True
 
     def run(self, name: str) -> Output | Missing:
+        """Each command is run once; who asks again hears the same."""
+        if name not in self._outputs:
+            self._outputs[name] = self._start(name)
+        return self._outputs[name]
+
+    def _start(self, name: str) -> Output | Missing:
         command = COMMANDS.get(name)
         if command is None:
             return Missing(status="not_captured", detail=f"gdsctl does not run {name} itself")
@@ -68,6 +76,12 @@ class LiveSource:
         return Missing(status="no_tool", detail=f"{command.argvs[0][0]} is not installed")
 
     def ask(self, name: str) -> Any | Missing:
+        """Each library is asked once."""
+        if name not in self._answers:
+            self._answers[name] = self._ask(name)
+        return self._answers[name]
+
+    def _ask(self, name: str) -> Any | Missing:
         if name == "nvml":
             from gdsctl.source import nvml
 
@@ -108,6 +122,8 @@ def _attempt(path: str, function: Callable[[str], T]) -> T | Missing:
         return function(path)
     except OSError as error:
         return missing(error)
+    except ValueError as error:  # a NUL or half a surrogate pair, from a file's contents: no file has such a name
+        return Missing(status="absent", detail=str(error))
 
 
 def _run(argv: list[str], environment: dict[str, str], timeout_s: float) -> Output | Missing:
