@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gdsctl import __version__
 from gdsctl.assess.assessment import Assessment, assess
 from gdsctl.collect.node import collect
 from gdsctl.model.node import Node, Report, Tool
 from gdsctl.model.unknown import Gap, Unknown
 from gdsctl.source.base import Source
+
+if TYPE_CHECKING:  # planning loads the YAML reader, which no other command wants at its start
+    from gdsctl.assess.lint_report import LintReport
+    from gdsctl.plan.documents import PlanReport, VerifyReport
+    from gdsctl.plan.intent import Mode, Wanted
 
 _KEYED = {"pci/devices": "address", "gpus": "address", "nics": "address", "nvme": "name", "block": "name", "mounts": "target"}
 
@@ -98,3 +105,83 @@ def capture(source: Source, out: str, *, redact: bool) -> None:
     recorder = Recorder(source)
     collect(recorder)
     write_snapshot(recorder, out, redact=redact)
+
+
+def plan(source: Source, wanted: Wanted, *, mode: Mode, kinds: list[str]) -> PlanReport:
+    """The `plan` document, with the artifacts that were asked for; none asked: all that apply."""
+    from gdsctl import emit
+    from gdsctl.plan.desired import plan as make
+    from gdsctl.plan.documents import PlanReport
+
+    emitters = emit.chosen(kinds or [emit.ALL])
+    made = make(assess(collect(source)), wanted, mode)
+    return PlanReport(
+        tool=tool(),
+        source=made.node.source,
+        mode=made.mode,
+        mode_reason=made.mode_reason,
+        intent=made.intent,
+        intent_from=made.intent_from,
+        artifacts=emit.artifacts(made, emitters, named=frozenset(kinds)),
+        steps=made.steps,
+        routes_now=made.routes_now,
+        routes_after=made.routes_after,
+        unmet=made.unmet,
+        notes=made.notes,
+        findings=made.findings,
+    )
+
+
+def verify(
+    source: Source, wanted: Wanted, *, strict: bool, baseline: Source | None, waivers: tuple[str, str] | None
+) -> VerifyReport:
+    """The `verify` document."""
+    from gdsctl.plan.documents import VerifyReport
+    from gdsctl.plan.verify import verify as judge
+
+    assessment = assess(collect(source))
+    before = assess(collect(baseline)) if baseline is not None else None
+    gate = judge(assessment, wanted, strict=strict, baseline=before, waivers=waivers)
+    return VerifyReport(
+        tool=tool(),
+        source=assessment.node.source,
+        verdict=gate.verdict,
+        intent=gate.plan.intent,
+        intent_from=gate.plan.intent_from,
+        mode=gate.plan.mode,
+        requirements=gate.requirements,
+        routes=assessment.routes,
+        drift=gate.drift,
+        findings=assessment.findings,
+    )
+
+
+def lint(source: Source, version: str | None) -> LintReport:
+    """The two files that the node's library would merge, and its environment, as the `lint` document."""
+    from gdsctl.assess.config import Config
+    from gdsctl.assess.cufile_lint import lint as judge
+    from gdsctl.assess.lint_report import LintReport
+
+    node = collect(source)
+    config = node.gds.cufile_config
+    layers = [(path, text) for path, text in config.texts.items()]
+    asked = version or Config.of(node).version
+    problems = judge(layers, version=asked, env=config.env, node=node)
+    gap = node.gap("gds", "cufile_config/files") if config.files is None else None
+    return LintReport(
+        tool=tool(),
+        gds_version=asked,
+        files=tuple(config.texts),
+        unread=gap.detail if gap is not None else None,
+        denied=gap is not None and gap.reason == "denied",
+        problems=problems,
+    )
+
+
+def lint_text(path: str, text: str, version: str | None) -> LintReport:
+    """One file as the `lint` document; paths in it are not looked for."""
+    from gdsctl.assess.cufile_lint import lint as judge
+    from gdsctl.assess.lint_report import LintReport
+
+    problems = judge([(path, text)], version=version, env={})
+    return LintReport(tool=tool(), gds_version=version, files=(path,), problems=problems)

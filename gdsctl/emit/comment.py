@@ -8,7 +8,7 @@ _UNSAFE = re.compile(r"[^\x20-\x7e]")
 
 
 def comment(text: str) -> str:
-    """`# text`, other characters than printable ASCII as `\\xNN`, `\\uNNNN`, or `\\UNNNNNNNN`."""
+    """`# text`; characters other than printable ASCII as Python escapes them."""
     return "# " + _UNSAFE.sub(_escaped, text).rstrip("\\")
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from gdsctl.emit.comment import comment
 from gdsctl.plan.desired import Plan
 from gdsctl.plan.documents import Artifact
 
-# What separates or ends fields, starts a comment, or is no printable character; fstab(5) and getmntent(3) take octal.
-_TO_ESCAPE = re.compile(r"[^\x21\x24-\x5b\x5d-\x7e\u00a1-\U0010ffff]|[\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# What separates fields, quotes, starts a comment or an escape; fstab(5) and libmount take octal.
+_SPECIAL = frozenset(' "#\\')
 
 
 def applies(plan: Plan) -> bool:
@@ -44,8 +42,8 @@ def emit(plan: Plan) -> Artifact:
 
 def field(text: str) -> str:
     r"""A name as one field: blanks, quotes, backslashes, `#` and control characters as `\040` and its like."""
-    return _TO_ESCAPE.sub(_octal, text)
+    return "".join(c if c.isprintable() and c not in _SPECIAL else _octal(c) for c in text)
 
 
-def _octal(match: re.Match[str]) -> str:
-    return "".join(f"\\{byte:03o}" for byte in match[0].encode("utf-8", "surrogateescape"))
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from gdsctl.assess.assessment import Assessment, assess
 from gdsctl.data import cufile_keys
 from gdsctl.model.judgement import Finding, Route
@@ -74,8 +76,10 @@ class _Draft(Record, frozen=True, kw_only=True):
 
 def _best(now: Context, context: Context, wishes: tuple[MountPlan, ...]) -> Plan:
     """The mode that leaves the least unmet and, among equals, changes the least."""
+    if not context.gpus:
+        return _draft(now, context, wishes, "compat", "no GPU to plan for: nothing is switched on").plan
     if not context.direct_storages:
-        return _draft(now, context, wishes, "compat", "no intended mount is to go direct: nothing is switched on").plan
+        return _draft(now, context, wishes, "compat", "no mount to send direct: nothing is switched on").plan
     names: list[PlanMode] = ["nvidia-fs"]
     if any(storage.takes_p2pdma for _, storage in context.direct_storages):
         # The mode that the node is in comes first, and so wins among equals.
@@ -87,12 +91,8 @@ def _best(now: Context, context: Context, wishes: tuple[MountPlan, ...]) -> Plan
         f"with {len(draft.plan.steps)} steps"
         for draft in drafts
     )
-    return _named(best.plan, f"chosen by what it reaches with the least change: {others}")
-
-
-def _named(plan: Plan, reason: str) -> Plan:
-    fields = {name: getattr(plan, name) for name in Plan.__struct_fields__ if name != "mode_reason"}
-    return Plan(mode_reason=reason, **fields)
+    reason = f"chosen by what it reaches with the least change: {others}"
+    return msgspec.structs.replace(best.plan, mode_reason=reason)
 
 
 def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: PlanMode, reason: str) -> _Draft:
@@ -107,12 +107,13 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         after = assess(node)
     judged = judge(context.with_node(after), after.routes)
     unmet = (*_unmet(judged), *_unwritten(context, file))
+    idle = tuple(item.because for item in judged if item.idle)
     ordered = steps(now, file, modules, wishes)
     plan = Plan(
         node=now.node,
         mode=mode,
         mode_reason=reason,
-        intent=now.intent,
+        intent=msgspec.structs.replace(now.intent, mounts=now.mounts),
         intent_from=now.said,
         release=context.version,
         cufile=file,
@@ -122,10 +123,10 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         routes_now=now.assessment.routes,
         routes_after=after.routes,
         unmet=unmet,
-        notes=_notes(context, file, modules, wishes),
+        notes=(*idle, *_notes(context, file, modules, wishes)),
         findings=now.assessment.findings,
     )
-    statuses = [item.status for item in judged]
+    statuses = [item.status for item in judged if not item.idle]
     return _Draft(plan=plan, fails=statuses.count("fail"), unknown=statuses.count("unknown"))
 
 
@@ -133,7 +134,7 @@ def _unmet(judged: tuple[Judged, ...]) -> tuple[Unmet, ...]:
     """GPUs that fall short of one mount for one reason are told together."""
     groups: dict[tuple[object, ...], list[Judged]] = {}
     for item in judged:
-        if item.status == "pass":
+        if item.status == "pass" or item.idle:
             continue
         blockers = item.route.blockers if item.route else ()
         groups.setdefault((item.requirement, item.status, item.because, blockers), []).append(item)

@@ -15,7 +15,10 @@ from gdsctl.record import Record
 
 
 class Judged(Record, frozen=True, kw_only=True):
-    """One GPU (None: none to judge) and one mount of the intent against its route; `finding`: the first that blocks."""
+    """One GPU and one mount of the intent against its route.
+
+    `idle`: there is nothing to judge, and that is known. `gpu`, `mount` None: the node lacks it, or there is none.
+    """
 
     requirement: str
     gpu: str | None
@@ -24,6 +27,7 @@ class Judged(Record, frozen=True, kw_only=True):
     status: Literal["pass", "fail", "unknown"]
     route: Route | None = None
     because: str
+    idle: bool = False
 
     @property
     def subject(self) -> str:
@@ -64,7 +68,7 @@ def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
             )
         )
     if not context.mounts:
-        found.append(_nothing("route", f"no mount to judge: {context.said}"))
+        found.append(_nothing("route", f"no mount to judge: {context.said}", idle=mounts_unknown is None))
     for wish, _ in context.storages:
         for gpu in context.gpus:
             route = by_pair.get((gpu_key(gpu), wish.target))
@@ -88,7 +92,8 @@ def _gpus_lacking(context: Context) -> list[Judged]:
             for name in context.absent_gpus
         ]
     if not context.gpus:
-        return [_nothing("gpu", "no GPU to judge: " + ("which there are is not known" if gap else "the node has none"))]
+        said = "no GPU to judge: " + ("which there are is not known" if gap else "the node has none")
+        return [_nothing("gpu", said, idle=gap is None)]
     return []
 
 
@@ -97,8 +102,10 @@ def _list_gap(context: Context, section: str) -> Gap | None:
     return next((gap for gap in context.node.gaps if gap.section == section and gap.key is None), None)
 
 
-def _nothing(requirement: str, because: str) -> Judged:
-    return Judged(requirement=requirement, gpu=None, mount=None, expect=None, status="unknown", because=because)
+def _nothing(requirement: str, because: str, *, idle: bool) -> Judged:
+    return Judged(
+        requirement=requirement, gpu=None, mount=None, expect=None, status="unknown", because=because, idle=idle
+    )
 
 
 def _pair(gpu: str, mount: str, expect: Expect, route: Route | None) -> Judged:

@@ -260,8 +260,10 @@ def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
     """Install the file, unless what is installed amounts to the same; then clear what would override it."""
     config = now.view.config
     found = differences(now, plan)
-    if found is not None:  # a tuned value in a process's own file or environment is its own affair
-        found = tuple(d for d in found if d.required or d.origin in (None, cufile.PATH))
+    if found is not None:
+        # Without an intent a default is left unwritten; a tuned value in a process's own file is its own affair.
+        strict = now.wanted.path is not None
+        found = tuple(d for d in found if d.required or (strict and d.origin in (None, cufile.PATH)))
     files = now.node.gds.cufile_config.files
     if found == () and config.fatal is None:
         return []

@@ -57,7 +57,10 @@ class Value:
         """A scalar as it was written: `off`, `1.20` and 0000:3b:00.0 stay words."""
         if not isinstance(self._node, yaml.ScalarNode):
             raise self.fault("a single value is wanted here")
-        return str(self._node.value)
+        text = str(self._node.value)
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise self.fault("half of a surrogate pair is no character")
+        return text
 
     def word(self, allowed: Sequence[str]) -> str:
         text = self.text()

@@ -1,0 +1,184 @@
+"""Reports of `plan`, `verify` and `lint` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gdsctl.assess.cufile_merge import Problem
+from gdsctl.assess.lint_report import LintReport
+from gdsctl.model.judgement import Route
+from gdsctl.model.node import SourceInfo
+from gdsctl.plan.documents import PlanReport, Requirement, VerifyReport
+from gdsctl.render.safe_text import safe
+
+_STATUS = {"pass": "green", "fail": "bold red", "unknown": "magenta", "waived": "yellow"}
+_SEVERITY = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
+
+
+def plan_report(report: PlanReport, *, verbose: bool = False) -> RenderableType:
+    """What is planned and why, what to do, what each GPU and mount gets, and last what stays unmet."""
+    parts: list[RenderableType] = [
+        *_head("plan", report.source),
+        _line("mode", f"{report.mode}: {report.mode_reason}"),
+        _line("intent", report.intent_from),
+        *_section("Steps", _steps(report)),
+        *_section("Artifacts", _artifacts(report, verbose=verbose)),
+        *_section("Worth knowing", [Text(f"- {safe(note)}") for note in report.notes]),
+        *_section("Paths, now and with the plan carried out", [_routes(report)]),
+        *_section("Unmet", _unmet(report)),
+    ]
+    return Group(*parts)
+
+
+def verify_report(report: VerifyReport, *, verbose: bool = False) -> RenderableType:
+    """The requirements, those that hold told by number unless verbose, and last the verdict."""
+    shown = [r for r in report.requirements if verbose or r.status != "pass"]
+    held = sum(r.status == "pass" for r in report.requirements)
+    told = [
+        Text(f"- {entry.kind} {safe(entry.key)}: is {safe(repr(entry.installed))}, planned {safe(repr(entry.planned))}")
+        for entry in report.drift
+        if not entry.required
+    ]
+    hint = [] if verbose else [Text("(values that only spell out a default: they fail with --strict)", style="dim")]
+    parts: list[RenderableType] = [
+        *_head("verify", report.source),
+        _line("intent", report.intent_from),
+        _line("mode", report.mode),
+        *_section("Requirements", [_requirements(shown), Text(f"{held} of {len(report.requirements)} hold")]),
+        *_section("Not as planned, but no route hangs on it", told + hint if told else []),
+        Text(""),
+        Text(report.verdict.upper(), style=_STATUS[report.verdict]),
+    ]
+    return Group(*parts)
+
+
+def lint_report(report: LintReport) -> RenderableType:
+    """One problem a line, FILE:LINE:COL first, as editors and terminals follow it; the remedy below."""
+    lines: list[RenderableType] = []
+    for problem in report.problems:
+        head = Text(f"{safe(_place(problem))}: ")
+        head.append(problem.severity, style=_SEVERITY[problem.severity])
+        head.append(f" {problem.id}: {safe(problem.message)}")
+        lines += [head, Padding(Text(f"-> {safe(problem.remedy)}"), (0, 0, 0, 4))]
+    asked = f"GDS {report.gds_version}" if report.gds_version else "GDS 1.11 to 1.20"
+    files = ", ".join(map(safe, report.files)) or "no cufile.json: the library's defaults"
+    if report.unread:
+        lines.append(Text(f"{safe(report.unread)} could not be read", style="magenta"))
+    counts = _counted(report.problems)
+    lines.append(Text(f"{files}: {counts} ({asked})"))
+    return Group(*lines)
+
+
+def _place(problem: Problem) -> str:
+    if problem.line is None and problem.pointer:
+        return f"{problem.path}:{problem.pointer}"
+    return ":".join(str(part) for part in (problem.path, problem.line, problem.column) if part is not None)
+
+
+def _counted(problems: Sequence[Problem]) -> str:
+    counts = {severity: sum(p.severity == severity for p in problems) for severity in _SEVERITY}
+    return ", ".join(f"{count} {severity}" for severity, count in counts.items() if count) or "nothing wrong found"
+
+
+def _head(command: str, source: SourceInfo) -> list[RenderableType]:
+    where = {"live": "this machine"}.get(source.kind, f"{source.kind} {safe(source.path or '')}".strip())
+    head = Text.assemble((f"gdsctl {command}", "bold"), f"  {safe(source.host or '?')}, {where}")
+    return [head, *([Text(safe(source.note), style="yellow")] if source.note else [])]
+
+
+def _line(name: str, text: str) -> RenderableType:
+    return Text(f"{name}: {safe(text)}")
+
+
+def _section(title: str, body: Sequence[RenderableType]) -> list[RenderableType]:
+    return [Text(""), Text(title, style="bold underline"), *body] if body else []
+
+
+def _steps(report: PlanReport) -> list[RenderableType]:
+    if not report.steps:
+        return [Text("none: the node is as planned", style="green")]
+    lines: list[RenderableType] = []
+    for step in report.steps:
+        head = Text(f"{step.order}. {safe(step.what)}")
+        if step.needs_reboot:
+            head.append("  (reboot)", style="yellow")
+        lines.append(head)
+        lines += [Padding(Text(f"# {safe(command)}"), (0, 0, 0, 4)) for command in step.commands]
+        if step.risk:
+            lines.append(Padding(Text(f"risk: {safe(step.risk)}", style="dim"), (0, 0, 0, 4)))
+    return lines
+
+
+def _artifacts(report: PlanReport, *, verbose: bool) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for kind, artifact in report.artifacts.items():
+        lines.append(Text(f"{kind}: {safe(artifact.path)}  (gdsctl plan --emit {kind})"))
+        if verbose:
+            lines += [
+                Padding(Text(f"{safe(where)}: {safe(why)}", style="dim"), (0, 0, 0, 4))
+                for where, why in artifact.reasons.items()
+            ]
+    return lines
+
+
+def _routes(report: PlanReport) -> RenderableType:
+    table = _table("mount", "GPUs", "now", "then", "at most")
+    before = {(route.gpu, route.mount): route for route in report.routes_now}
+    wanted = {wish.target for wish in report.intent.mounts or ()}
+    groups: dict[tuple[str, str, str, str], int] = {}
+    for route in report.routes_after:
+        if route.mount not in wanted:
+            continue
+        earlier = before.get((route.gpu, route.mount))
+        ceiling = f"{route.ceiling_gbs:.3g} GB/s" if route.ceiling_gbs is not None else "?"
+        key = (route.mount, _route(earlier) if earlier else "-", _route(route), ceiling)
+        groups[key] = groups.get(key, 0) + 1
+    for (mount, was, then, ceiling), count in groups.items():
+        table.add_row(*(Text(safe(cell)) for cell in (mount, str(count), was, then, ceiling)))
+    return table if groups else Text("no GPU, or no mount of the intent")
+
+
+def _route(route: Route) -> str:
+    return f"{route.route} ({route.dynamic_routing})" if route.dynamic_routing else route.route
+
+
+def _unmet(report: PlanReport) -> list[RenderableType]:
+    if not report.unmet:
+        return [Text("nothing", style="green")]
+    lines: list[RenderableType] = []
+    for unmet in report.unmet:
+        head = Text(f"{'?' if unmet.status == 'unknown' else '!'} ", style=_STATUS[unmet.status])
+        head.append(f"{safe(unmet.subject)}: {safe(unmet.because)}")
+        lines.append(head)
+        if unmet.findings:
+            lines.append(Padding(Text(f"findings: {', '.join(unmet.findings)} (gdsctl explain ID)"), (0, 0, 0, 4)))
+        if unmet.settle_with:
+            lines.append(Padding(Text(f"settle with: {safe(unmet.settle_with)}"), (0, 0, 0, 4)))
+    return lines
+
+
+def _requirements(requirements: Sequence[Requirement]) -> RenderableType:
+    if not requirements:
+        return Text("all hold", style="green")
+    table = _table("status", "requirement", "subject", "evidence")
+    for requirement in requirements:
+        settle = f"; settle with: {requirement.settle_with}" if requirement.settle_with else ""
+        table.add_row(
+            Text(requirement.status, style=_STATUS[requirement.status]),
+            Text(safe(requirement.id)),
+            Text(safe(requirement.subject)),
+            Text(safe(f"{requirement.evidence}{settle}")),
+        )
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
