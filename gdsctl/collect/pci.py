@@ -41,7 +41,7 @@ def collect(reader: Reader) -> tuple[PciDevice, ...]:
     groups = reader.source.names("/sys/kernel/iommu_groups")
     grouped = not isinstance(groups, Missing) and bool(groups)
     found = [_function(reader, address, places, grouped=grouped) for address in addresses]
-    devices = _with_acs(reader, _in_place(reader, found, places))
+    devices = _with_acs(reader, _in_place(reader, _with_names(reader, found), places))
     for device in devices:
         _note_gaps(reader, device)
     return devices
@@ -74,7 +74,6 @@ def _function(reader: Reader, address: str, places: dict[str, _Place], *, groupe
         subsystem_vendor_id=subsystem_vendor,
         subsystem_device_id=subsystem_device,
         class_=class_,
-        name=pci_names.name(vendor_id, device_id),
         driver=_target(reader, f"{home}/driver"),
         numa_node=parse_numa_node(reader.value(f"{home}/numa_node") or ""),
         link=_link(reader, home, class_, config.link),
@@ -130,6 +129,21 @@ def _hex(text: str | None, digits: int) -> str | None:
     except ValueError:
         return None
     return f"{number:0{digits}x}" if 0 <= number < 16**digits else None
+
+
+def _with_names(reader: Reader, devices: list[PciDevice]) -> list[PciDevice]:
+    """Names from udev's hardware database, else from our own short table."""
+    answer = reader.source.ask("udev")
+    try:
+        told = {address: row.get("ID_MODEL_FROM_DATABASE") for address, row in answer["devices"]["pci"].items()}
+    except (TypeError, KeyError, AttributeError):  # no answer, or a snapshot's of another shape
+        told = {}
+    return [
+        msgspec.structs.replace(
+            device, name=told.get(device.address) or pci_names.name(device.vendor_id, device.device_id)
+        )
+        for device in devices
+    ]
 
 
 def _in_place(reader: Reader, devices: list[PciDevice], places: dict[str, _Place]) -> tuple[PciDevice, ...]:

@@ -11,6 +11,8 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gdsctl.collect import pci
 from gdsctl.collect.reader import Reader
@@ -57,6 +59,16 @@ def test_names_come_from_the_table(tmp_path):
     names = {device.address: device.name for device in devices}
     assert names[machine.gpus[0].address] == "GH100 [H100 SXM5 80GB]"
     assert names[machine.nics[0].address] == "MT2910 Family [ConnectX-7]"
+
+
+def test_udev_names_come_first(machine):
+    answer = {"devices": {"pci": {"0000:01:00.0": {"ID_MODEL_FROM_DATABASE": "GH100 [H200]"}}}}
+    files = {f"/sys/bus/pci/devices/0000:0{bus}:00.0/vendor": "0x10de\n" for bus in (1, 2)}
+    files |= {f"/sys/bus/pci/devices/0000:0{bus}:00.0/device": "0x2330\n" for bus in (1, 2)}
+    names = [device.name for device in pci.collect(machine(files, answers={"udev": answer}))]
+    assert names == ["GH100 [H200]", "GH100 [H100 SXM5 80GB]"]
+    for odd in ({}, [], {"devices": {"pci": {"0000:01:00.0": 7}}}):
+        assert pci.collect(machine(files, answers={"udev": odd}))[0].name == "GH100 [H100 SXM5 80GB]"
 
 
 def test_unprivileged_tree_keeps_shape_and_leaves_acs_unknown(tmp_path):
@@ -222,7 +234,7 @@ def test_a_read_costs_no_more_than_sixteen_questions(tmp_path):
             return source.info if name == "info" else ask
 
     devices = pci.collect(Reader(Counting()))
-    assert len(asked) <= 16 * len(devices) + 2
+    assert len(asked) <= 16 * len(devices) + 3
 
 
 # --- machines that really booted -----------------------------------------------------------------------------------
@@ -339,3 +351,20 @@ def test_whole_server_from_pasted_lspci(shared, machine):
     gpus = [d for d in devices if (d.class_ or "").startswith("0302")]
     assert {(d.vendor_id, d.device_id) for d in gpus} == {("10de", "2330")}
     assert len(gpus) == 8
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ("class", "vendor", "device", "numa_node", "resource", "current_link_speed", "max_link_width", "config")
+        ),
+        st.binary(max_size=80),
+    ),
+    st.lists(st.sampled_from(("0000:00:00.0", "0000:17:01.0", "10000:e1:00.0", "junk", "0000:17:1f.7")), min_size=1),
+)
+def test_no_attribute_text_breaks_it(machine, attributes, names):
+    files = {f"/sys/bus/pci/devices/{name}/{key}": value for name in names for key, value in attributes.items()}
+    files |= {f"/sys/bus/pci/devices/{name}/uevent": "" for name in names}
+    devices = pci.collect(machine(files))
+    assert [device.address for device in devices] == sorted(set(names) - {"junk"}, key=lambda text: (len(text), text))
