@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -133,11 +133,12 @@ def _hex(text: str | None, digits: int) -> str | None:
 
 def _with_names(reader: Reader, devices: list[PciDevice]) -> list[PciDevice]:
     """Names from udev's hardware database, else from our own short table."""
-    answer = reader.source.ask("udev")
+    answer: Any = reader.source.ask("udev")
     try:
-        told = {address: row.get("ID_MODEL_FROM_DATABASE") for address, row in answer["devices"]["pci"].items()}
+        rows = {address: row.get("ID_MODEL_FROM_DATABASE") for address, row in answer["devices"]["pci"].items()}
     except (TypeError, KeyError, AttributeError):  # no answer, or a snapshot's of another shape
-        told = {}
+        rows = {}
+    told = {address: name for address, name in rows.items() if isinstance(name, str)}
     return [
         msgspec.structs.replace(
             device, name=told.get(device.address) or pci_names.name(device.vendor_id, device.device_id)

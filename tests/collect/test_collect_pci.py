@@ -67,7 +67,8 @@ def test_udev_names_come_first(machine):
     files |= {f"/sys/bus/pci/devices/0000:0{bus}:00.0/device": "0x2330\n" for bus in (1, 2)}
     names = [device.name for device in pci.collect(machine(files, answers={"udev": answer}))]
     assert names == ["GH100 [H200]", "GH100 [H100 SXM5 80GB]"]
-    for odd in ({}, [], {"devices": {"pci": {"0000:01:00.0": 7}}}):
+    shapes: tuple[object, ...] = ({}, [], {"devices": {"pci": {"0000:01:00.0": 7}}})
+    for odd in shapes:
         assert pci.collect(machine(files, answers={"udev": odd}))[0].name == "GH100 [H100 SXM5 80GB]"
 
 
