@@ -12,7 +12,7 @@ from gdsctl.model.judgement import Evidence
 def unpatched(view: View, hook: str) -> Iterator[Verdict]:
     """Is the module behind data mounts without nvidia-fs's hooks? A mismatch v1/v2 is told by a rule of its own."""
     storages = [s for s in view.nvidia_fs_storages if s.hook == hook]
-    if not storages:
+    if not storages or view.gpuless:
         return
     scope = Scope(mounts=frozenset(storage.mount.target for storage in storages))
     found = view.node.nvfs_hooks.get(hook)

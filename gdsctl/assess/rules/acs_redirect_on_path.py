@@ -3,8 +3,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gdsctl.assess.rule import Fail, Rule, Scope, Verdict
-from gdsctl.assess.view import View
+from gdsctl.assess.view import View, gpu_key
 from gdsctl.model.judgement import Evidence, Remedy
+from gdsctl.model.shell import quoted
+
+_REDIRECT_BITS = 0x2C  # ReqRedir, CmpltRedir, EgressCtrl; all else is left as it is
 
 
 def check(view: View) -> Iterator[Verdict]:
@@ -15,10 +18,10 @@ def check(view: View) -> Iterator[Verdict]:
     for gpu in view.gpus:
         for storage in view.storages:
             for pair in view.pairs_of(gpu, storage.mount):
-                if pair.acs_redirect_at and pair.meet == "switch":
+                if pair.acs_redirect_at:
                     ports.update(dict.fromkeys(pair.acs_redirect_at))
                     chosen = blocked if pair.p2p == "blocked" else slowed
-                    chosen.add((gpu.address or "", storage.mount.target))
+                    chosen.add((gpu_key(gpu), storage.mount.target))
     if not ports:
         return
     named = ", ".join(ports)
@@ -28,8 +31,9 @@ def check(view: View) -> Iterator[Verdict]:
         if (device := view.device(port)) is not None
     )
     remedy = Remedy(
-        text=f"Clear the redirect bits of these ports only, one at a time, and look at the node after each: {named}.",
-        commands=tuple(f"setpci -s {port} ECAP_ACS+0x6.w=0000" for port in ports),
+        text=f"Clear the redirect bits of these ports only, one at a time, and look at the node after each: {named}. "
+        "setpci holds until the next boot; to keep it, boot with pci=disable_acs_redir= and these ports.",
+        commands=tuple(f"setpci -s {quoted(port)} ECAP_ACS+0x6.w=0:{_REDIRECT_BITS:x}" for port in ports),
         persistent=False,
         risk="clearing ACS on every bridge of a node has taken drives down; it ends the isolation of devices handed to "
         "virtual machines; GDS may work with ACS on",
@@ -61,7 +65,11 @@ RULE = Rule(
     why="Where a switch port redirects, bytes between two devices below the same switch go up to the root complex and back: "
     "slower, and for P2PDMA only allowed if the kernel trusts the host bridge.",
     look_at=("sudo lspci -vvv -s PORT | grep ACSCtl", "cat /proc/driver/nvidia-fs/bridges"),
-    remedy=Remedy(text="Clear the redirect bits of the named ports only.", persistent=False),
+    remedy=Remedy(
+        text="Clear the redirect bits of the named ports only, one at a time; or boot with pci=disable_acs_redir= and these ports.",
+        persistent=False,
+        risk="clearing ACS on every bridge of a node has taken drives down",
+    ),
     not_to_conclude="Any ACS bit elsewhere is no fault: only ports on the path count, and SrcValid alone redirects nothing.",
     source="PCI Express Base Specification, 6.12 Access Control Services; Linux drivers/pci/p2pdma.c",
     blocks=("p2pdma",),

@@ -5,19 +5,26 @@ from collections.abc import Iterator
 from gdsctl.assess import p2pdma
 from gdsctl.assess.rule import Fail, Rule, Verdict, seen
 from gdsctl.assess.view import View
-from gdsctl.model.judgement import Remedy
+from gdsctl.model.judgement import Pair, Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
-    dark = [pair for pair in view.pairs if pair.acs_redirect_at is None and pair.meet == "switch"]
+    dark = [pair for pair in view.pairs if pair.acs_redirect_at is None and pair.meet in ("switch", "root_port")]
     if not dark:
         return
     yield Fail(
         subject="ACS",
-        message=f"ACS could not be read on the path of {len(dark)} GPU-peer pairs below a common switch",
-        evidence=seen("config space", "the first 64 bytes only", "/sys/bus/pci/devices/*/config"),
+        message=f"ACS could not be read on the path of {len(dark)} GPU-peer pairs below a common bridge",
+        evidence=seen("ACS control register", f"not shown at {_ports(view, dark)}", "PCI config space"),
         severity="warning" if p2pdma.scope(view) is not None else "info",
     )
+
+
+def _ports(view: View, pairs: list[Pair]) -> str:
+    ports = dict.fromkeys(
+        port for pair in pairs for port in pair.hops if (d := view.device(port)) and d.acs.state == "unreadable"
+    )
+    return ", ".join(list(ports)[:4]) + (f" and {len(ports) - 4} more" if len(ports) > 4 else "")
 
 
 RULE = Rule(

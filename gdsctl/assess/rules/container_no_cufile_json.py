@@ -10,7 +10,7 @@ from gdsctl.model.judgement import Remedy
 def check(view: View) -> Iterator[Verdict]:
     container = view.node.container
     inside = container.kind not in (None, "none")
-    if inside and container.has_cufile_json is False and not view.node.gds.cufile_config.files and view.gpus:
+    if inside and container.has_cufile_json is False and view.node.gds.cufile_config.files == () and not view.gpuless:
         yield Fail(
             subject="/etc/cufile.json",
             message="the container has no cufile.json: the library's defaults apply, not the host's settings",

@@ -27,7 +27,8 @@ RULE = Rule(
     "open it.",
     look_at=("ls -l /dev/nvidia-fs*",),
     remedy=Remedy(
-        text="Run with the devices (--device /dev/nvidia-fs0 ... or NVIDIA_GDS=enabled with the container toolkit)."
+        text="Run with the devices (--device /dev/nvidia-fs0 ... or NVIDIA_GDS=enabled with the container toolkit).",
+        risk="the container is started anew",
     ),
     source="NVIDIA container toolkit, internal/discover/gds.go",
     blocks=("nvidia-fs",),

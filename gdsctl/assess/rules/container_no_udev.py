@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
 
@@ -10,11 +10,11 @@ from gdsctl.model.judgement import Remedy
 def check(view: View) -> Iterator[Verdict]:
     """Matters to file systems on block devices; the library asks udev for ID_FS_USAGE of the device."""
     container = view.node.container
-    if container.has_udev_db is not False or not view.gpus:
-        return
     mounts = [s.mount.target for s in view.storages if s.filesystem is not None and s.filesystem.backing == "block"]
-    if mounts:
-        inside = container.kind not in (None, "none")
+    inside = container.kind not in (None, "none")
+    if not mounts or view.gpuless or container.has_udev_db is True:
+        return
+    if container.has_udev_db is False:
         yield Fail(
             subject="/run/udev",
             message="there is no udev database: cuFile cannot register files on block devices",
@@ -27,6 +27,14 @@ def check(view: View) -> Iterator[Verdict]:
                 commands=("systemctl start systemd-udevd && udevadm trigger",),
             ),
         )
+    elif inside:  # a host has one
+        yield Cannot(
+            subject="/run/udev",
+            fact="whether the container sees the host's udev database is not known",
+            settle_with="ls -d /run/udev/data",
+            scope=Scope(mounts=frozenset(mounts)),
+            blocks=("nvidia-fs", "p2pdma", "c2c"),
+        )
 
 
 RULE = Rule(
@@ -37,7 +45,8 @@ RULE = Rule(
     "(1.14) or 5027 (1.20), in compat mode too.",
     look_at=("ls /run/udev/data | head -3", "grep 'udev property not found' cufile.log"),
     remedy=Remedy(
-        text="Mount /run/udev of the host into the container, read-only (docker run -v /run/udev:/run/udev:ro)."
+        text="Mount /run/udev of the host into the container, read-only (docker run -v /run/udev:/run/udev:ro).",
+        risk="the container sees the names and serial numbers of the host's devices",
     ),
     not_to_conclude="Do not write the database by hand. 5030 has other causes as well.",
     source="libcufile 1.14 and 1.20, observed: one file /run/udev/data/b<major>:<minor> decides",

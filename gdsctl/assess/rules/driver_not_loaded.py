@@ -34,7 +34,9 @@ RULE = Rule(
     why="Without the driver there is no CUDA, so no cuFile, neither direct nor in compat mode.",
     look_at=("cat /proc/driver/nvidia/version", "dmesg | grep -iE 'nvidia|nvrm|nouveau'"),
     remedy=Remedy(
-        text="Install and load the NVIDIA driver, with the open kernel modules.", commands=("modprobe nvidia",)
+        text="Install the NVIDIA driver with the open kernel modules, and load it; its package has it loaded at boot.",
+        commands=("modprobe nvidia",),
+        persistent=False,
     ),
     source="NVIDIA GDS Troubleshooting Guide, 'Installing GPUDirect Storage'",
     blocks=("nvidia-fs", "p2pdma", "c2c", "rdma", "compat"),

@@ -10,7 +10,8 @@ from gdsctl.model.judgement import Remedy
 
 def check(view: View) -> Iterator[Verdict]:
     driver = view.node.nvidia_driver
-    if not view.gpus or driver.version is None:
+    module = view.node.modules.get("nvidia")
+    if view.gpuless or (driver.version is None and module is not None and module.loaded is False):
         return
     old_enough = bool(view.node.nvidia_fs.version and below(view.node.nvidia_fs.version, "nvidia_fs_open_only"))
     if driver.kind == "unknown":
@@ -23,7 +24,9 @@ def check(view: View) -> Iterator[Verdict]:
         needed = view.p2pdma_wanted is True or not old_enough
         yield Fail(
             subject="nvidia",
-            message=f"the NVIDIA driver {driver.version} runs with the proprietary kernel modules",
+            message=f"the NVIDIA driver {driver.version or ''} runs with the proprietary kernel modules".replace(
+                "  ", " "
+            ),
             evidence=seen("kernel modules", "proprietary", driver.sources.get("kind", "/proc/driver/nvidia/version")),
             severity="error" if needed else "warning",
         )

@@ -21,7 +21,8 @@ def needed(view: View) -> tuple[RegistryKey, ...]:
 def check(view: View) -> Iterator[Verdict]:
     scope = p2pdma.scope(view)
     driver = view.node.nvidia_driver
-    if scope is None or driver.version is None:
+    module = view.node.modules.get("nvidia")
+    if scope is None or (driver.version is None and module is not None and module.loaded is False):
         return
     if view.node.platform.arch is None:
         yield Cannot(subject="nvidia", fact="the architecture is not known", settle_with="uname -m", scope=scope)
@@ -66,7 +67,8 @@ RULE = Rule(
         "rebuild the initramfs and reboot. The case of the names matters: RMForce..., RmForce...",
         commands=("gdsctl plan --mode p2pdma --emit modprobe --output-dir .",),
         needs_reboot=True,
-        risk="a second NVreg_RegistryDwords line elsewhere overrides the first: keep one",
+        risk="a second NVreg_RegistryDwords line elsewhere overrides the first: keep one; with RMForceStaticBar1=1 a GPU "
+        "whose BAR1 is smaller than its memory does not start",
     ),
     not_to_conclude="A driver that lacks them is not broken; nvidia-fs does not need them.",
     source="GDS Troubleshooting Guide, 'P2PDMA: driver registry keys'",

@@ -8,16 +8,22 @@ from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
-    for storage in view.storages:
-        mount = storage.mount
-        layers = [block.name for block in view.stack(mount.device) if block.kind == "dm"] if mount.device else []
-        if layers or mount.backing.kind == "dm":
-            yield Fail(
-                subject=mount.target,
-                message=f"{mount.target} is on device-mapper (LVM, LUKS or multipath)",
-                evidence=seen("layers", ", ".join(layers) or "device-mapper", "/sys/class/block"),
-                scope=Scope(mounts=frozenset({mount.target})),
-            )
+    """One finding for all: a system installed on LVM has many such mounts."""
+    layers: dict[str, None] = {}
+    targets: dict[str, None] = {}
+    for mount in view.mounts:
+        found = [block.name for block in view.stack(mount.device) if block.kind == "dm"] if mount.device else []
+        if found or mount.backing.kind == "dm":
+            targets[mount.target] = None
+            layers.update(dict.fromkeys(found))
+    if targets and not view.gpuless:
+        named = ", ".join(targets)
+        yield Fail(
+            subject=named,
+            message=f"on device-mapper (LVM, LUKS or multipath): {named}",
+            evidence=seen("layers", ", ".join(layers) or "device-mapper", "/sys/class/block"),
+            scope=Scope(mounts=frozenset(targets)),
+        )
 
 
 RULE = Rule(

@@ -9,32 +9,46 @@ from gdsctl.model.shell import quoted
 
 
 def check(view: View) -> Iterator[Verdict]:
-    for storage in view.storages:
+    for storage in () if view.gpuless else view.storages:
         wanted = storage.filesystem.required_option if storage.filesystem else None
         mount = storage.mount
         if not wanted or wanted in mount.options or not (storage.takes_nvidia_fs or storage.takes_p2pdma):
             continue
-        root = mount.target == "/"
-        command = f"mount -o remount,{wanted} {quoted(mount.target)}"
+        mode = next((option for option in mount.options if option.startswith("data=")), None)
         yield Fail(
             subject=mount.target,
             message=f"{mount.target} is {mount.fstype} without {wanted} in its mount options",
             evidence=(Evidence(fact="mount options", value=",".join(mount.options), source="/proc/self/mountinfo"),),
-            remedy=Remedy(
-                text=f"Write {wanted} into the mount options"
-                + (
-                    ": for the root filesystem as rootflags= on the kernel command line."
-                    if root
-                    else " and into fstab."
-                ),
-                commands=() if root else (command,),
-                needs_reboot=root,
-                persistent=root,
-                risk="none: it is the kernel's default, only written out"
-                + ("" if root else "; a file system in use may refuse the remount, then unmount it first"),
-            ),
+            remedy=_remedy(wanted, mount.target, mode),
             scope=Scope(mounts=frozenset({mount.target})),
         )
+
+
+def _remedy(wanted: str, target: str, mode: str | None) -> Remedy:
+    """`mode`: another journal mode that the mount names; the kernel refuses to change it while mounted."""
+    risk = (
+        "none: it is the kernel's default, only written out"
+        if mode is None
+        else f"the journal mode changes from {mode}"
+    )
+    if target == "/":
+        return Remedy(
+            text=f"Write {wanted} into the mount options: for the root filesystem as rootflags= on the kernel command line.",
+            needs_reboot=True,
+            risk=risk,
+        )
+    if mode is not None:
+        return Remedy(
+            text=f"Write {wanted} into fstab in place of {mode}, unmount the filesystem and mount it again.",
+            commands=(f"umount {quoted(target)} && mount {quoted(target)}",),
+            risk=f"{risk}; unmounting needs every user of it to stop",
+        )
+    return Remedy(
+        text=f"Write {wanted} into the mount options, and into fstab so that it stays.",
+        commands=(f"mount -o remount,{wanted} {quoted(target)}",),
+        persistent=False,
+        risk=f"{risk}; a filesystem in use may refuse the remount, then unmount it first",
+    )
 
 
 RULE = Rule(

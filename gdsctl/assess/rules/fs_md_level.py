@@ -29,6 +29,13 @@ def check(view: View) -> Iterator[Verdict]:
                 evidence=seen("level", storage.md_level, "/sys/class/block/md*/md/level"),
                 scope=scope,
             )
+        elif since and numbers(since) > (1, 0) and view.version is None:
+            yield Cannot(
+                subject=target,
+                fact=f"which GDS release this is; cuFile takes md {storage.md_level} from {since} on",
+                settle_with=view.settle("gds", "version", "gdscheck -v"),
+                scope=scope,
+            )
         elif since and view.version and numbers(view.version) < numbers(since):
             yield Fail(
                 subject=target,

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
+from gdsctl.model.shell import quoted
 
 
 def check(view: View) -> Iterator[Verdict]:
-    for storage in view.storages:
+    for storage in () if view.gpuless else view.storages:
         if storage.mount.backing.kind != "md" or not storage.mount.device or storage.target is None:
             continue
         array = next((block for block in view.stack(storage.mount.device) if block.kind == "md"), None)
@@ -31,6 +32,13 @@ def check(view: View) -> Iterator[Verdict]:
                 evidence=seen("IMPORT of mdadm --detail", "missing", "63-md-raid-arrays.rules"),
                 scope=scope,
             )
+        elif array.udev is None and wanted and view.node.gds.udev_rule_md is None:
+            yield Cannot(
+                subject=array.name,
+                fact=f"what udev knows of {array.name} is not known",
+                settle_with=f"udevadm info --query=property {quoted('/dev/' + array.name)}",
+                scope=scope,
+            )
 
 
 RULE = Rule(
@@ -44,9 +52,10 @@ RULE = Rule(
         "grep -n IMPORT /lib/udev/rules.d/63-md-raid-arrays.rules",
     ),
     remedy=Remedy(
-        text='Put the line IMPORT{program}="/usr/sbin/mdadm --detail --no-devices --export $devnode" into a rule of your own '
+        text='Put the line IMPORT{program}="/usr/sbin/mdadm --detail --export $devnode" into a rule of your own '
         "under /etc/udev/rules.d, then trigger udev.",
         commands=("udevadm control --reload && udevadm trigger --subsystem-match=block",),
+        risk="none: the rule only reads",
     ),
     source="GDS Troubleshooting Guide, 'Adding udev rules for RAID volumes'",
     blocks=("nvidia-fs", "p2pdma", "c2c"),

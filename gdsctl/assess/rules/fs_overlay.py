@@ -8,14 +8,15 @@ from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
-    for storage in view.storages:
-        if storage.mount.backing.kind == "overlay":
-            yield Fail(
-                subject=storage.mount.target,
-                message=f"{storage.mount.target} is an overlay: cuFile finds no device under it",
-                evidence=seen("filesystem", storage.mount.fstype, "/proc/self/mountinfo"),
-                scope=Scope(mounts=frozenset({storage.mount.target})),
-            )
+    mounts = [mount for mount in view.mounts if mount.backing.kind == "overlay"]
+    if mounts and not view.gpuless:
+        named = ", ".join(mount.target for mount in mounts)
+        yield Fail(
+            subject=named,
+            message=f"on an overlay, where cuFile finds no device: {named}",
+            evidence=tuple(e for m in mounts for e in seen(m.target, m.fstype, "/proc/self/mountinfo")),
+            scope=Scope(mounts=frozenset(mount.target for mount in mounts)),
+        )
 
 
 RULE = Rule(
@@ -26,7 +27,8 @@ RULE = Rule(
     "every path that is not a volume is one.",
     look_at=("findmnt -T PATH", "grep 'dev_no: 0:' cufile.log"),
     remedy=Remedy(
-        text="Put the data on a volume: bind-mount a directory of ext4, xfs or a supported network file system."
+        text="Put the data on a volume: bind-mount a directory of ext4, xfs or a supported network file system.",
+        risk="a container is started anew for a volume",
     ),
     not_to_conclude="The file system is not broken.",
     source="GDS 1.16 Release Notes, compat-only file systems",

@@ -8,14 +8,15 @@ from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
-    for storage in view.storages:
-        if storage.mount.backing.kind == "tmpfs":
-            yield Fail(
-                subject=storage.mount.target,
-                message=f"{storage.mount.target} is {storage.mount.fstype}: its files are in host memory",
-                evidence=seen("filesystem", storage.mount.fstype, "/proc/self/mountinfo"),
-                scope=Scope(mounts=frozenset({storage.mount.target})),
-            )
+    mounts = [mount for mount in view.mounts if mount.backing.kind == "tmpfs"]
+    if mounts and not view.gpuless:
+        named = ", ".join(mount.target for mount in mounts)
+        yield Fail(
+            subject=named,
+            message=f"files are in host memory at {named}",
+            evidence=tuple(e for m in mounts for e in seen(m.target, m.fstype, "/proc/self/mountinfo")),
+            scope=Scope(mounts=frozenset(mount.target for mount in mounts)),
+        )
 
 
 RULE = Rule(

@@ -10,21 +10,32 @@ from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
-    recent = bool(view.version and numbers(view.version)[:2] >= (1, 15))
-    bound = "compute_capability_from_1_15" if recent else "compute_capability"
+    recent = None if view.version is None else numbers(view.version)[:2] >= (1, 15)
     for gpu in view.gpus:
         row = p2pdma.model(view, gpu)
         capability = gpu.compute_capability or (row.compute_capability if row else None)
         scope = Scope(gpus=frozenset({gpu_key(gpu)}))
+        if "geforce" in (gpu.kind, row and row.kind) or "integrated" in (gpu.kind, row and row.kind):
+            continue  # compat mode only, whatever the capability
         if capability is None:
-            if row is None:
-                yield Cannot(
-                    subject=gpu_key(gpu),
-                    fact=f"the compute capability of GPU {gpu.index} is not known",
-                    settle_with="nvidia-smi --query-gpu=name,compute_cap --format=csv",
-                    scope=scope,
-                )
-        elif below(capability, bound):
+            yield Cannot(
+                subject=gpu_key(gpu),
+                fact=f"the compute capability of GPU {gpu.index} is not known",
+                settle_with="nvidia-smi --query-gpu=name,compute_cap --format=csv",
+                scope=scope,
+            )
+        elif (
+            recent is None
+            and below(capability, "compute_capability_from_1_15")
+            and not below(capability, "compute_capability")
+        ):
+            yield Cannot(
+                subject=gpu_key(gpu),
+                fact=f"which GDS release this is; from 1.15 on it does not take GPU {gpu.index} (compute capability {capability})",
+                settle_with=view.settle("gds", "version", "gdscheck -v"),
+                scope=scope,
+            )
+        elif below(capability, "compute_capability_from_1_15" if recent else "compute_capability"):
             yield Fail(
                 subject=gpu_key(gpu),
                 message=f"GPU {gpu.index} ({gpu.name or 'unnamed'}) has compute capability {capability}, too old for GDS",

@@ -29,6 +29,7 @@ RULE = Rule(
     look_at=("nvidia-smi -L", "dmesg | grep -i get_pages"),
     remedy=Remedy(text="Use a data-centre or professional GPU, or accept compat mode."),
     source="NVIDIA GPUDirect RDMA documentation, 'Supported systems'; GDS Release Notes, supported GPUs",
-    blocks=("nvidia-fs", "p2pdma", "rdma"),
+    not_to_conclude="Compat mode works on it.",
+    blocks=("nvidia-fs", "p2pdma", "c2c", "rdma"),
     check=check,
 )

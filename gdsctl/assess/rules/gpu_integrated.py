@@ -11,11 +11,11 @@ from gdsctl.model.judgement import Remedy
 def check(view: View) -> Iterator[Verdict]:
     for gpu in view.gpus:
         row = p2pdma.model(view, gpu)
-        if row is not None and row.kind == "integrated":
+        if gpu.kind == "integrated" or (row is not None and row.kind == "integrated"):
             yield Fail(
                 subject=gpu_key(gpu),
-                message=f"GPU {gpu.index} ({gpu.name or row.name}) shares the CPU's memory: compat mode only",
-                evidence=seen("GPU", row.name, row.source),
+                message=f"GPU {gpu.index} ({gpu.name or 'integrated'}) shares the CPU's memory: compat mode only",
+                evidence=seen("GPU", gpu.name or "integrated", row.source if row else "NVML"),
                 scope=Scope(gpus=frozenset({gpu_key(gpu)})),
             )
 
@@ -28,6 +28,6 @@ RULE = Rule(
     look_at=("nvidia-smi -L",),
     remedy=Remedy(text="Leave GDS aside on this machine; do not load nvidia-fs on DGX Spark."),
     source="GDS Release Notes, DGX Spark",
-    blocks=("nvidia-fs", "p2pdma", "rdma"),
+    blocks=("nvidia-fs", "p2pdma", "c2c", "rdma"),
     check=check,
 )

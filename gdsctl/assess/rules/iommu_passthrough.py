@@ -29,6 +29,7 @@ RULE = Rule(
     remedy=Remedy(
         text="Nothing has to change; to gain the last bit, boot with the IOMMU off where nothing needs it.",
         needs_reboot=True,
+        risk="devices handed to virtual machines or user-space drivers (VFIO, DPDK) need the IOMMU on",
     ),
     not_to_conclude="gdscheck prints 'Pass-through or enabled' for both states: it cannot tell them apart.",
     source="GDS Troubleshooting Guide, IOMMU; Linux drivers/pci/ats.c and acs, pci_request_acs()",

@@ -3,21 +3,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gdsctl.assess import p2pdma
-from gdsctl.assess.rule import Fail, Rule, Scope, Verdict
-from gdsctl.assess.view import View
+from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict
+from gdsctl.assess.view import View, gpu_key
 from gdsctl.model.judgement import Evidence, Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
     platform = view.node.platform
-    if view.node.iommu.state != "translated" or not view.gpus or platform.arch == "aarch64":
+    state = view.node.iommu.state
+    if state not in ("translated", "unknown") or not view.gpus or platform.arch == "aarch64":
         return
     through_bridge = frozenset(
-        (gpu.address or "", storage.mount.target)
+        (gpu_key(gpu), storage.mount.target)
         for gpu in view.gpus
         for storage in view.p2pdma_storages
         if any(pair.p2p == "through_host_bridge" for pair in view.pairs_of(gpu, storage.mount))
     )
+    if state == "unknown":
+        if p2pdma.scope(view) is not None and through_bridge:
+            yield Cannot(
+                subject="IOMMU",
+                fact="whether the IOMMU translates, which P2PDMA through the host bridge does not stand, is not known",
+                settle_with=view.settle("iommu", "state", "cat /sys/kernel/iommu_groups/*/type"),
+                scope=Scope(pairs=through_bridge),
+            )
+        return
     evidence = tuple(
         Evidence(fact="IOMMU", value=line, source="sysfs, command line") for line in view.node.iommu.evidence[:3]
     )
@@ -33,7 +43,7 @@ def check(view: View) -> Iterator[Verdict]:
     if p2pdma.scope(view) is not None and through_bridge:
         yield Fail(
             subject="IOMMU",
-            message="the IOMMU translates, and P2PDMA through the host bridge does not work then",
+            message="the IOMMU translates: NVIDIA asks for it off with P2PDMA, and in the field P2PDMA through the host bridge fails",
             evidence=evidence,
             remedy=remedy,
             scope=Scope(pairs=through_bridge),
@@ -56,7 +66,11 @@ RULE = Rule(
     why="With translation on, requests between devices are sent up to the root complex, and the kernel switches ACS on. "
     "NVIDIA supports GDS with the IOMMU off or, on some platforms, in passthrough.",
     look_at=("cat /sys/kernel/iommu_groups/*/type | sort | uniq -c", "cat /proc/cmdline", "gdscheck -p | grep IOMMU"),
-    remedy=Remedy(text="Boot with iommu=pt, or with the IOMMU off where nothing needs it.", needs_reboot=True),
+    remedy=Remedy(
+        text="Boot with iommu=pt, or with the IOMMU off where nothing needs it.",
+        needs_reboot=True,
+        risk="devices handed to virtual machines or user-space drivers (VFIO, DPDK) need the IOMMU on",
+    ),
     not_to_conclude="It is no proof of compat mode: boxes with the IOMMU on do GDS reads.",
     source="GDS Best Practices Guide and Troubleshooting Guide, IOMMU; NVIDIA/gds-nvidia-fs issue 57",
     blocks=("p2pdma",),

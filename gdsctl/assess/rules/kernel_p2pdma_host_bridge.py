@@ -4,19 +4,19 @@ from collections.abc import Iterator
 
 from gdsctl.assess import p2pdma
 from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
-from gdsctl.assess.view import View
+from gdsctl.assess.view import View, gpu_key
 from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
-    if p2pdma.scope(view) is None:
+    if p2pdma.scope(view) is None or view.node.platform.arch == "aarch64":
         return
     blocked: list[tuple[str, str]] = []
     unsure: list[tuple[str, str]] = []
     reason = doubt = ""
     for gpu in view.gpus:
         for storage in view.p2pdma_storages:
-            key = (gpu.address or "", storage.mount.target)
+            key = (gpu_key(gpu), storage.mount.target)
             pairs = view.pairs_of(gpu, storage.mount)
             wall = next((p for p in pairs if p.p2p == "blocked" and not p.acs_redirect_at), None)
             fog = next((p for p in pairs if p.p2p == "unknown"), None)
@@ -26,6 +26,13 @@ def check(view: View) -> Iterator[Verdict]:
             elif fog is not None:
                 unsure.append(key)
                 doubt = doubt or fog.p2p_reason
+            elif (not pairs and storage.mount.backing.kind in ("nvme", "md")) or len(pairs) < len(
+                storage.mount.backing.nvme
+            ):
+                unsure.append(key)
+                doubt = (
+                    doubt or f"where GPU {gpu.index} or the drives of {storage.mount.target} are on PCI is not known"
+                )
     if blocked:
         yield Fail(
             subject="kernel",
@@ -37,7 +44,7 @@ def check(view: View) -> Iterator[Verdict]:
         yield Cannot(
             subject="kernel",
             fact=f"whether the kernel allows peer-to-peer between GPU and drive is not known: {doubt}",
-            settle_with="sudo gdsctl inspect",
+            settle_with="sudo lspci -D -vvv",
             scope=Scope(pairs=frozenset(unsure)),
         )
 

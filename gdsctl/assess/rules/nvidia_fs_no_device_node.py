@@ -9,14 +9,16 @@ from gdsctl.model.judgement import Remedy
 
 def check(view: View) -> Iterator[Verdict]:
     nvfs = view.node.nvidia_fs
-    if nvfs.loaded is not True or not view.gpus:
+    if nvfs.loaded is not True:
         return
     if nvfs.device_nodes is None:
-        yield Cannot(
-            subject="nvidia_fs",
-            fact="whether /dev/nvidia-fs* exist is not known",
-            settle_with="ls /dev/nvidia-fs*",
-        )
+        if view.node.container.kind not in (None, "none"):  # on a host udev makes them
+            yield Cannot(
+                subject="nvidia_fs",
+                fact="whether the container was given /dev/nvidia-fs* is not known",
+                settle_with="ls /dev/nvidia-fs*",
+                blocks=("nvidia-fs",),
+            )
     elif not nvfs.device_nodes:
         yield Fail(
             subject="nvidia_fs",
@@ -37,7 +39,7 @@ RULE = Rule(
         text="In a container: pass the devices in (--device /dev/nvidia-fs0 ..., or the toolkit's gds mode). On a host: "
         "unload and load nvidia_fs, and see that udev runs.",
         commands=("modprobe -r nvidia_fs && modprobe nvidia_fs",),
-        risk="unloading fails while a process uses cuFile",
+        risk="unloading fails while a process uses cuFile; a container is started anew",
     ),
     source="NVIDIA/gds-nvidia-fs and libcufile: open of /dev/nvidia-fs<N> after devcount; field reports of descriptor 0",
     blocks=("nvidia-fs", "compat"),

@@ -9,7 +9,7 @@ from gdsctl.model.judgement import Evidence, Remedy
 
 def check(view: View) -> Iterator[Verdict]:
     storages = view.nvidia_fs_storages
-    if not storages or view.node.nvidia_fs.loaded is True:
+    if not storages or view.gpuless or view.node.nvidia_fs.loaded is True:
         return
     scope = Scope(mounts=frozenset(storage.mount.target for storage in storages))
     if view.node.nvidia_fs.loaded is None:

@@ -9,16 +9,17 @@ from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
-    if not view.nvidia_fs_storages:
-        return
     node = view.node
+    kind = node.nvidia_driver.kind
+    if view.gpuless or node.nvidia_fs.loaded is True or kind == "open":
+        return
     refused = [line for line in node.platform.kernel_log or () if "nvidia_fs" in line and "GPL-only" in line]
     module = node.modules.get("nvidia_fs")
     version = node.nvidia_fs.version or (module.version if module else None)
     too_new = bool(version and below(version, "nvidia_fs_open_only") is False)
-    if node.nvidia_driver.kind != "proprietary" or not (refused or (too_new and node.nvidia_fs.loaded is not True)):
+    if not refused and not (kind == "proprietary" and too_new and view.nvidia_fs_storages):
         return
-    evidence = seen("kernel modules", "proprietary", "/proc/driver/nvidia/version")
+    evidence = seen("kernel modules", "proprietary", "/proc/driver/nvidia/version") if kind == "proprietary" else ()
     if version:
         evidence += seen("nvidia_fs version", version, "modinfo nvidia_fs")
     if refused:
@@ -39,7 +40,9 @@ RULE = Rule(
     "kernel refuses to load it, and cuFile falls back to compat mode.",
     look_at=("dmesg | grep -i 'GPL-only'", "modinfo -F license nvidia", "modinfo -F version nvidia_fs"),
     remedy=Remedy(
-        text="Install the open NVIDIA kernel modules of the same version, then load nvidia_fs.", needs_reboot=True
+        text="Install the open NVIDIA kernel modules of the same version, then load nvidia_fs.",
+        needs_reboot=True,
+        risk="GPUs older than Turing have no open modules",
     ),
     not_to_conclude="Building nvidia_fs anew does not help: the licence is what is refused, not the build.",
     source="NVIDIA/gds-nvidia-fs CHANGELOG 2.17.5",

@@ -2,16 +2,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
-    for storage in view.storages:
+    for storage in () if view.gpuless else view.storages:
         if not (storage.takes_nvidia_fs or storage.takes_p2pdma) or not storage.mount.device:
             continue
-        marked = [block.name for block in view.stack(storage.mount.device) if block.integrity]
+        stack = view.stack(storage.mount.device)
+        marked = [block.name for block in stack if block.integrity]
+        # a kernel without integrity support has no such file, and that is no gap
+        dark = [block.name for block in stack if block.integrity is None and view.gap("block", "integrity", block.name)]
         if marked:
             yield Fail(
                 subject=storage.mount.target,
@@ -19,6 +22,13 @@ def check(view: View) -> Iterator[Verdict]:
                 evidence=tuple(
                     e for name in marked for e in seen("device_is_integrity_capable", 1, f"/sys/block/{name}/integrity")
                 ),
+                scope=Scope(mounts=frozenset({storage.mount.target})),
+            )
+        elif dark:
+            yield Cannot(
+                subject=storage.mount.target,
+                fact=f"whether {', '.join(dark)} is formatted for integrity metadata is not known",
+                settle_with="cat /sys/block/nvme*/integrity/device_is_integrity_capable",
                 scope=Scope(mounts=frozenset({storage.mount.target})),
             )
 
@@ -38,6 +48,6 @@ RULE = Rule(
         risk="all data on the namespace is lost",
     ),
     source="GDS Troubleshooting Guide, 'integrity check capability'; libcufile log text",
-    blocks=("nvidia-fs", "p2pdma"),
+    blocks=("nvidia-fs", "p2pdma", "c2c"),
     check=check,
 )

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.rule import Rule, Verdict
 from gdsctl.assess.hooks import unpatched
+from gdsctl.assess.rule import Rule, Verdict
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
 

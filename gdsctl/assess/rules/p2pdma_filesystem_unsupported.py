@@ -2,14 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import Storage, View
+from gdsctl.data.filesystems import Capability, Target
 from gdsctl.data.limits import numbers
 from gdsctl.model.judgement import Remedy
 
+_FIRST = (1, 13)  # the first release that has P2PDMA at all: where it is switched on, nothing older is at work
+
 
 def check(view: View) -> Iterator[Verdict]:
-    if view.p2pdma_wanted is not True:
+    if view.p2pdma_wanted is not True or view.gpuless:
         return
     for storage in view.storages:
         if storage.takes_p2pdma:
@@ -20,7 +23,7 @@ def check(view: View) -> Iterator[Verdict]:
                 yield Fail(
                     subject=storage.mount.target,
                     message=f"{key} has no effect: {storage.filesystem.name} has no P2PDMA route",
-                    evidence=seen(key, "true", view.config.origin_of(key) or "cufile.json"),
+                    evidence=seen(key, "true", view.config.origin_of("/" + key.replace(".", "/")) or "cufile.json"),
                     scope=Scope(mounts=frozenset({storage.mount.target})),
                     severity="warning",
                 )
@@ -34,21 +37,39 @@ def _too_old(view: View, storage: Storage) -> Iterator[Verdict]:
     target = storage.mount.target
     scope = Scope(mounts=frozenset({target}))
     kernel = platform.kernel_version
-    if row.p2pdma_kernel and platform.arch == "x86_64" and kernel and kernel[:2] < row.p2pdma_kernel:
-        wanted = ".".join(map(str, row.p2pdma_kernel))
+    needed = ".".join(map(str, row.p2pdma_kernel or ()))
+    if row.p2pdma_kernel and platform.arch != "aarch64" and kernel is None:
+        yield Cannot(
+            subject=target,
+            fact=f"which kernel this is; P2PDMA to {_label(row)} needs Linux {needed}",
+            settle_with="uname -r",
+            scope=scope,
+        )
+    if row.p2pdma_kernel and platform.arch != "aarch64" and kernel and kernel[:2] < row.p2pdma_kernel:
         yield Fail(
             subject=target,
-            message=f"P2PDMA to {getattr(row, 'label', row.name)} needs Linux {wanted}; this is {platform.kernel}",
+            message=f"P2PDMA to {_label(row)} needs Linux {needed}; this is {platform.kernel}",
             evidence=seen("kernel", platform.kernel or "", "/proc/sys/kernel/osrelease"),
+            scope=scope,
+        )
+    if row.p2pdma_since and numbers(row.p2pdma_since) > _FIRST and view.version is None:
+        yield Cannot(
+            subject=target,
+            fact=f"which GDS release this is; P2PDMA to {_label(row)} came with {row.p2pdma_since}",
+            settle_with=view.settle("gds", "version", "gdscheck -v"),
             scope=scope,
         )
     if row.p2pdma_since and view.version and numbers(view.version) < numbers(row.p2pdma_since):
         yield Fail(
             subject=target,
-            message=f"P2PDMA to {getattr(row, 'label', row.name)} needs GDS {row.p2pdma_since}; this is {view.version}",
+            message=f"P2PDMA to {_label(row)} needs GDS {row.p2pdma_since}; this is {view.version}",
             evidence=seen("GDS", view.version, "libcufile"),
             scope=scope,
         )
+
+
+def _label(row: Capability) -> str:
+    return row.label if isinstance(row, Target) else row.name
 
 
 RULE = Rule(
@@ -60,6 +81,6 @@ RULE = Rule(
     look_at=("findmnt", "uname -r", "gdscheck -p"),
     remedy=Remedy(text="Use nvidia-fs for this mount, or a plain drive under ext4 or xfs."),
     source="GDS Troubleshooting Guide, 'P2PDMA'; Linux block layer, BLK_FEAT_PCI_P2PDMA",
-    blocks=("p2pdma",),
+    blocks=("p2pdma", "c2c"),
     check=check,
 )

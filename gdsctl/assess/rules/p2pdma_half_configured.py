@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess import p2pdma
 from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import View
 from gdsctl.data.limits import numbers
@@ -10,7 +9,7 @@ from gdsctl.model.judgement import Evidence, Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
-    if not view.p2pdma_storages or not view.gpus:
+    if not view.p2pdma_storages or view.gpuless:
         return
     wanted = view.p2pdma_wanted
     if wanted is None:
@@ -35,14 +34,24 @@ def _keys_lacking(view: View) -> Iterator[Verdict]:
         if lacking:
             target = storage.mount.target
             names = ", ".join(lacking)
+            scope = Scope(mounts=frozenset({target}))
+            if view.version is None:
+                yield Cannot(
+                    subject=target,
+                    fact=f"which GDS release this is; from 1.16 on {target} also needs {names}",
+                    settle_with=view.settle("gds", "version", "gdscheck -v"),
+                    scope=scope,
+                )
             yield Fail(
                 subject=target,
-                message=f"cufile.json switches P2PDMA on, but {names} is not true, so {target} stays out",
+                message=f"cufile.json switches P2PDMA on, but {names} is not true, so {target} stays out"
+                + (" from GDS 1.16 on" if view.version is None else ""),
+                blocks=() if view.version is None else None,
                 evidence=tuple(
                     Evidence(fact=key, value="not true", source=view.config.origin_of(key) or "cufile.json")
                     for key in lacking
                 ),
-                scope=Scope(mounts=frozenset({target})),
+                scope=scope,
             )
 
 
@@ -80,6 +89,7 @@ RULE = Rule(
         text="Write all keys together: gdsctl plan makes the file and the modprobe line.",
         commands=("gdsctl plan --mode p2pdma --emit all --output-dir gds-plan",),
         needs_reboot=True,
+        risk="with RMForceStaticBar1=1 a GPU whose BAR1 is smaller than its memory does not start",
     ),
     not_to_conclude="Do not switch it on for NFS or Storage Scale: they have no P2PDMA route.",
     source="GDS Troubleshooting Guide, 'P2PDMA'; GDS 1.16 Release Notes, block.*.use_pci_p2pdma",

@@ -13,16 +13,27 @@ def check(view: View) -> Iterator[Verdict]:
     lost = [
         gpu.address
         for gpu in view.gpus
-        if gpu.address and (device := view.device(gpu.address)) is not None and device.numa_node is None
+        if gpu.address
+        and (device := view.device(gpu.address)) is not None
+        and device.numa_node is None
+        and _said(view, gpu.address)
     ]
     if lost:
         yield Fail(
             subject=", ".join(lost),
-            message=f"the firmware does not say which NUMA node {len(lost)} GPUs belong to",
+            message=f"the firmware does not say which NUMA node {', '.join(lost)} belong to"
+            if len(lost) > 1
+            else f"the firmware does not say which NUMA node {lost[0]} belongs to",
             evidence=tuple(
                 e for address in lost for e in seen("numa_node", -1, f"/sys/bus/pci/devices/{address}/numa_node")
             ),
         )
+
+
+def _said(view: View, address: str) -> bool:
+    """Was it the firmware that named no node (-1), rather than a file that could not be read?"""
+    gap = view.gap("pci/devices", "numa_node", address)
+    return gap is None or gap.reason == "unsupported"
 
 
 RULE = Rule(

@@ -23,6 +23,13 @@ def check(view: View) -> Iterator[Verdict]:
             settle_with="grep nvidia_peermem /proc/modules",
             scope=scope,
         )
+    elif not module.loaded and not view.config.known:
+        yield Cannot(
+            subject="nvidia_peermem",
+            fact="nvidia_peermem is not loaded, and whether cufile.json chooses dma-buf instead is not known",
+            settle_with="cat /etc/cufile.json",
+            scope=scope,
+        )
     elif not module.loaded:
         yield Fail(
             subject="nvidia_peermem",
@@ -42,6 +49,7 @@ RULE = Rule(
     remedy=Remedy(
         text="Load nvidia_peermem, at boot too; or set properties.rdma_peer_type to dmabuf where driver and NIC support it.",
         commands=("modprobe nvidia_peermem", "echo nvidia_peermem > /etc/modules-load.d/nvidia-peermem.conf"),
+        risk="none",
     ),
     not_to_conclude="NFS, Lustre, BeeGFS and NVMe-oF do not need it.",
     source="GDS Troubleshooting Guide, user-space RDMA; libcufile log text 'nvidia_peermem.ko is not loaded'",

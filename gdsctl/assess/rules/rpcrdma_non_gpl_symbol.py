@@ -2,18 +2,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.rule import Fail, Rule, Verdict, seen
+from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
+    hook = view.node.nvfs_hooks.get("rpcrdma")
+    if hook is not None and hook.registered:
+        return  # it was loaded since
+    mounts = frozenset(storage.mount.target for storage in view.storages_with_hook("rpcrdma"))
     for line in view.node.platform.kernel_log or ():
         if "rpcrdma" in line and ("GPL-only" in line or "non-GPL" in line):
             yield Fail(
                 subject="rpcrdma",
                 message="the kernel refused rpcrdma because of a licence-bound symbol",
                 evidence=seen("kernel log", line, "dmesg"),
+                scope=Scope(mounts=mounts),
             )
             return
 
@@ -25,7 +30,10 @@ RULE = Rule(
     why="A patched rpcrdma calls into nvidia_fs; where one of the two exports a symbol to GPL modules only and the other is "
     "not one, the kernel refuses to bind them and NFS over RDMA does not go direct.",
     look_at=("dmesg | grep rpcrdma", "modinfo -F license rpcrdma nvidia_fs nvidia"),
-    remedy=Remedy(text="Take rpcrdma and nvidia_fs from releases that belong together, with the open NVIDIA driver."),
+    remedy=Remedy(
+        text="Take rpcrdma and nvidia_fs from releases that belong together, with the open NVIDIA driver.",
+        risk="all NFS over RDMA mounts must be unmounted",
+    ),
     source="Linux kernel/module/main.c, resolve_symbol(); field reports with MLNX_OFED's nfsrdma",
     blocks=("nvidia-fs",),
     after=("nvidia-fs.proprietary-driver",),

@@ -7,18 +7,23 @@ from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
 
 _MODULES = ("nvidia", "nvme", "rpcrdma", "mlx")
+_SIGNS = ("Key was rejected", "module with unavailable key is rejected", "unsigned module loading is restricted")
 
 
 def check(view: View) -> Iterator[Verdict]:
-    if view.node.platform.secure_boot is False:
+    state = view.node.platform.secure_boot
+    if state is False:
         return
-    for line in view.node.platform.kernel_log or ():
-        if "Key was rejected" in line and any(name in line for name in _MODULES):
+    shut_out = any(
+        view.node.modules[name].loaded is False for name in ("nvidia", "nvidia_fs") if name in view.node.modules
+    )
+    for line in reversed(view.node.platform.kernel_log or ()):
+        if any(sign in line for sign in _SIGNS) and (shut_out or any(name in line for name in _MODULES)):
             yield Fail(
                 subject="Secure Boot",
                 message="Secure Boot refused a module that GDS needs",
                 evidence=seen("kernel log", line, "dmesg")
-                + seen("Secure Boot", view.node.platform.secure_boot, "EFI variable"),
+                + (seen("Secure Boot", "on", "EFI variable") if state is not None else ()),
             )
             return
 
