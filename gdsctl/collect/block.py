@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from gdsctl.collect.reader import Reader
 from gdsctl.model.devices import Block, Nvme
@@ -166,20 +166,29 @@ class _Udev:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._answer: dict[str, dict[str, str]] | Missing | None = None
+        self._told: dict[str, dict[str, str]] | None = None
 
     def properties(self, name: str, device: str | None) -> dict[str, str] | None:
         entry = self._reader.parsed(f"/run/udev/data/b{device}", parse_udev) if device else Missing(status="absent")
         if not isinstance(entry, Missing):
             return entry
-        if self._answer is None:
-            self._answer = self._reader.source.ask("udev")
-        if isinstance(self._answer, dict) and isinstance(self._answer.get(name), dict):
-            return {str(key): str(value) for key, value in self._answer[name].items()}
+        if self._told is None:
+            self._told = _of_library(self._reader.source.ask("udev"))
+        if name in self._told:
+            return self._told[name]
         self._reader.gap(
             "block", "udev", entry, key=name, detail="udev's database", settle_with=f"udevadm info /dev/{name}"
         )
         return None
+
+
+def _of_library(answer: Any) -> dict[str, dict[str, str]]:
+    """The library's properties of block devices; none where no udevd runs, since its rules set nothing then."""
+    try:
+        rows = answer["devices"]["block"] if answer["initialized"] else {}
+        return {str(name): {str(key): str(value) for key, value in row.items()} for name, row in rows.items()}
+    except (TypeError, KeyError, AttributeError):  # no answer, or a snapshot's of another shape
+        return {}
 
 
 def _shown(name: str) -> str:

@@ -169,7 +169,9 @@ def test_unused_and_hidden_ones_are_left_out(machine: Machine) -> None:
 def test_udev_database_library_or_gap(machine: Machine) -> None:
     files = device("sda", "8:0") | device("sdb", "8:16") | device("sdc", "8:32")
     files["/run/udev/data/b8:0"] = "E:ID_FS_USAGE=filesystem\nE:MD_LEVEL=raid0\n"
-    reader = machine(files, answers={"udev": {"sdb": {"ID_FS_TYPE": "xfs"}}})
+    reader = machine(
+        files, answers={"udev": {"devices": {"block": {"sdb": {"ID_FS_TYPE": "xfs"}}}, "initialized": True}}
+    )
     found = {b.name: b.udev for b in block.collect(reader, ())}
     assert found == {
         "sda": {"ID_FS_USAGE": "filesystem", "MD_LEVEL": "raid0"},
