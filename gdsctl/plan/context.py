@@ -78,6 +78,22 @@ class Context:
         there = {name for gpu in self.view.gpus for name in (gpu.index, gpu.address)}
         return tuple(str(name) for name in self.intent.gpus if name not in there)
 
+    def p2pdma_able(self, storage: Storage) -> bool:
+        """Can P2PDMA (C2C) carry it with this kernel and this GDS release? What is not known does not stand against it."""
+        row, platform = storage.direct, self.node.platform
+        if row is None or not storage.takes_p2pdma:
+            return False
+        kernel = platform.kernel_version
+        if row.p2pdma_kernel and platform.arch == "x86_64" and kernel and kernel[:2] < row.p2pdma_kernel:
+            return False
+        since = row.p2pdma_since
+        return not (since and self.version and cufile_keys.release(self.version) < cufile_keys.release(since))
+
+    def nvidia_fs_able(self, storage: Storage) -> bool:
+        """Could nvidia-fs carry it, were that module loaded? Not over a module that is known to lack the hooks."""
+        hook = self.node.nvfs_hooks.get(storage.hook or "")
+        return storage.takes_nvidia_fs and not (hook is not None and (hook.state == "stock" or hook.mismatched))
+
     def nics(self, wish: MountIntent, mount: Mount | None) -> tuple[Nic, ...]:
         """RDMA-capable NICs of a mount: named by the intent, found by the collector, or in the server's /24."""
         if wish.nics != "auto":

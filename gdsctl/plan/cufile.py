@@ -26,7 +26,8 @@ _DIRECT, _BUFFER = "properties.max_direct_io_size_kb", "properties.per_buffer_ca
 _CACHE = "properties.max_device_cache_size_kb"
 _SLABS = "properties.gpu_bounce_buffer_slab_config"
 _SIZES, _COUNTS = "properties.posix_pool_slab_size_kb", "properties.posix_pool_slab_count"
-_ROUTING, _ORDER = "properties.rdma_dynamic_routing", "properties.rdma_dynamic_routing_order"
+ROUTING = ("properties.rdma_dynamic_routing", "properties.rdma_dynamic_routing_order")
+_ROUTING, _ORDER = ROUTING
 _WRONG = ("cufile.type", "cufile.range", "cufile.alignment", "cufile.slab-lengths", "cufile.dead-key")
 
 
@@ -152,7 +153,7 @@ class _Draft:
         if self.mode == "p2pdma":
             for wish, storage in self.context.direct_storages:
                 row = storage.direct
-                for pointer in row.p2pdma_keys if row is not None and storage.takes_p2pdma else ():
+                for pointer in row.p2pdma_keys if row is not None and self.context.p2pdma_able(storage) else ():
                     wanted.setdefault(pointer.strip("/").replace("/", "."), []).append(wish.target)
         for key in cufile_keys.known(self.release):
             if not key.key.endswith(".use_pci_p2pdma"):
@@ -185,15 +186,13 @@ class _Draft:
     def routing(self) -> None:
         chosen, why, tables = _routing(self.context, self.mode)
         self.told += [why] if self.context.mounts and why else []
-        self.put(
-            _ROUTING, bool(chosen), why or "no intended mount is storage that dynamic routing knows", required=True
-        )
+        self.put(_ROUTING, bool(chosen), why or "no intended mount is storage that dynamic routing knows")
         if chosen:
-            self.put(
-                _ORDER, list(chosen), f"the stagings that can work here, best first: {', '.join(chosen)}", required=True
-            )
+            self.put(_ORDER, list(chosen), f"the stagings that can work here, best first: {', '.join(chosen)}")
         for key, (value, reason) in tables.items():
-            self.put(key, value, reason, required=True)
+            # Dynamic routing makes a path faster; user-space RDMA has none without its addresses.
+            userspace = key.startswith(("properties.", "fs.weka.", "fs.gpfs."))
+            self.put(key, value, reason, required=userspace)
 
     def installed(self) -> None:
         """What the node's own files say besides. Without an intent file they are the operator's voice."""

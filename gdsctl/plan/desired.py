@@ -23,9 +23,13 @@ from gdsctl.record import Record
 
 
 class Plan(Record, frozen=True, kw_only=True):
-    """All that emitters and reports need. `node`: as collected; `release`: whose keys are written, None: not known."""
+    """All that emitters and reports need. `node`: as collected; `node_after`: with the plan carried out.
+
+    `release`: whose keys are written, None: not known.
+    """
 
     node: Node
+    node_after: Node
     mode: PlanMode
     mode_reason: str
     intent: Intent
@@ -81,7 +85,7 @@ def _best(now: Context, context: Context, wishes: tuple[MountPlan, ...]) -> Plan
     if not context.direct_storages:
         return _draft(now, context, wishes, "compat", "no mount to send direct: nothing is switched on").plan
     names: list[PlanMode] = ["nvidia-fs"]
-    if any(storage.takes_p2pdma for _, storage in context.direct_storages):
+    if any(context.p2pdma_able(storage) for _, storage in context.direct_storages):
         # The mode that the node is in comes first, and so wins among equals.
         names.insert(0 if context.view.p2pdma_wanted is True else 1, "p2pdma")
     drafts = [_draft(now, context, wishes, name, "") for name in names]
@@ -111,6 +115,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
     ordered = steps(now, file, modules, wishes)
     plan = Plan(
         node=now.node,
+        node_after=node,
         mode=mode,
         mode_reason=reason,
         intent=msgspec.structs.replace(now.intent, mounts=now.mounts),
@@ -159,7 +164,7 @@ def _unwritten(context: Context, file: CufilePlan) -> tuple[Unmet, ...]:
     found = []
     for name in file.unwritten:
         key = cufile_keys.key(name)
-        gone = key is not None and key.until is not None and context.release >= key.until
+        gone = key is not None and key.until is not None and is_not_before(context.release, key.until)
         since = f"needs GDS {key.since}" if key and not gone else "is no longer read by it"
         status: Literal["fail"] = "fail"
         found.append(
@@ -171,6 +176,10 @@ def _unwritten(context: Context, file: CufilePlan) -> tuple[Unmet, ...]:
             )
         )
     return tuple(found)
+
+
+def is_not_before(version: str, other: str) -> bool:
+    return cufile_keys.release(version) >= cufile_keys.release(other)
 
 
 def _notes(context: Context, file: CufilePlan, modules: DriverPlan, wishes: tuple[MountPlan, ...]) -> tuple[str, ...]:

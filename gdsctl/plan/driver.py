@@ -50,8 +50,8 @@ class DriverPlan(Record, frozen=True, kw_only=True):
 
 def desire(context: Context, mode: PlanMode, mounts: tuple[MountPlan, ...]) -> DriverPlan:
     storages = tuple(storage for _, storage in context.direct_storages) if mode != "compat" else ()
-    over_p2pdma = tuple(s for s in storages if s.takes_p2pdma) if mode == "p2pdma" else ()
-    over_nvfs = tuple(s for s in storages if s.takes_nvidia_fs and s not in over_p2pdma)
+    over_p2pdma = tuple(s for s in storages if context.p2pdma_able(s)) if mode == "p2pdma" else ()
+    over_nvfs = tuple(s for s in storages if context.nvidia_fs_able(s) and s not in over_p2pdma)
     registry, registry_to_write, registry_runs, other, told = _registry(context, over_p2pdma)
     multipath_off, behind = _multipath(context, over_p2pdma)
     load, unsure = _modules(context, storages, over_nvfs)

@@ -57,7 +57,7 @@ def differences(context: Context, plan: CufilePlan) -> tuple[Difference, ...] | 
                 planned=_plain(wanted),
                 origin=config.origin_of(key.pointer) or _inner_origin(context, key.pointer),
                 why=setting.why if setting else "the plan leaves the key out",
-                required=setting is None or setting.required,
+                required=setting.required if setting is not None else key.key not in cufile.ROUTING,
             )
         )
     return tuple(found)
@@ -256,6 +256,11 @@ def _mounts(wishes: tuple[MountPlan, ...]) -> list[Step]:
     return found
 
 
+def _matters(difference: Difference) -> bool:
+    key = cufile_keys.key(difference.key)
+    return difference.required or (key is not None and cufile.governed(key))
+
+
 def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
     """Install the file, unless what is installed amounts to the same; then clear what would override it."""
     config = now.view.config
@@ -263,7 +268,7 @@ def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
     if found is not None:
         # Without an intent a default is left unwritten; a tuned value in a process's own file is its own affair.
         strict = now.wanted.path is not None
-        found = tuple(d for d in found if d.required or (strict and d.origin in (None, cufile.PATH)))
+        found = tuple(d for d in found if _matters(d) or (strict and d.origin in (None, cufile.PATH)))
     files = now.node.gds.cufile_config.files
     if found == () and config.fatal is None:
         return []

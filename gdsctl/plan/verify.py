@@ -75,7 +75,7 @@ def _configuration(
     failed = [
         Requirement(
             id=f"{entry.kind}:{entry.key}",
-            subject=entry.origin or "default",
+            subject=entry.origin or ("the default" if entry.kind == "cufile" else "modprobe.d"),
             status="fail",
             evidence=f"is {entry.installed!r}, planned {entry.planned!r}: {entry.why}",
         )

@@ -101,6 +101,8 @@ def _section(title: str, body: Sequence[RenderableType]) -> list[RenderableType]
 
 def _steps(report: PlanReport) -> list[RenderableType]:
     if not report.steps:
+        if report.unmet:
+            return [Text("none that would change a path: see what is unmet")]
         return [Text("none: the node is as planned", style="green")]
     lines: list[RenderableType] = []
     for step in report.steps:
@@ -163,17 +165,19 @@ def _unmet(report: PlanReport) -> list[RenderableType]:
 
 
 def _requirements(requirements: Sequence[Requirement]) -> RenderableType:
+    """Subjects that fare alike share a row."""
     if not requirements:
         return Text("all hold", style="green")
-    table = _table("status", "requirement", "subject", "evidence")
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
     for requirement in requirements:
         settle = f"; settle with: {requirement.settle_with}" if requirement.settle_with else ""
-        table.add_row(
-            Text(requirement.status, style=_STATUS[requirement.status]),
-            Text(safe(requirement.id)),
-            Text(safe(requirement.subject)),
-            Text(safe(f"{requirement.evidence}{settle}")),
-        )
+        key = (requirement.status, requirement.id, requirement.evidence, settle)
+        groups.setdefault(key, []).append(requirement.subject)
+    table = _table("status", "requirement", "subject", "evidence")
+    for (status, name, evidence, settle), subjects in groups.items():
+        shown = subjects[0] + (f" and {len(subjects) - 1} more" if len(subjects) > 1 else "")
+        cells = (safe(name), safe(shown), safe(f"{evidence}{settle}"))
+        table.add_row(Text(status, style=_STATUS[status]), *map(Text, cells))
     return table
 
 
