@@ -165,7 +165,7 @@ def _gpus(report: Report) -> RenderableType:
             table,
             gpu.index,
             gpu.address,
-            gpu.name,
+            (gpu.name or "?").removeprefix("NVIDIA "),
             _size(gpu.bar1_bytes),
             _size(gpu.memory_bytes),
             gpu.compute_capability,
@@ -203,13 +203,15 @@ _GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def _link(device: PciDevice | None) -> str:
-    """`Gen5 x16`; the running state is added where it is lower than the most both ends can do."""
+    """`Gen5 x16`; the running state is added where it is lower than the best. A GPU at rest lowers its rate, not its width."""
     if device is None or device.link.max_width is None:
         return "-"
     link = device.link
     best = f"{_generation(link.max_speed_gts)} x{link.max_width}"
-    now = f"{_generation(link.speed_gts)} x{link.width}"
-    return best if link.width is None or now == best else f"{best} (now {now})"
+    if link.width is None or (link.width, link.speed_gts) == (link.max_width, link.max_speed_gts):
+        return best
+    now = _generation(link.speed_gts) + (f" x{link.width}" if link.width != link.max_width else "")
+    return f"{best} (now {now})"
 
 
 def _generation(gts: float | None) -> str:
@@ -312,8 +314,8 @@ def _matrix(report: Report) -> RenderableType | None:
             )
         tables.append(table)
     legend = (
-        "PIX one switch, PXB several switches, PHB one host bridge, NODE one NUMA node, SYS across NUMA nodes;\n"
-        "= switch-local peer-to-peer, ^ through the host bridge, ! blocked, ? not known"
+        "PIX one switch, PXB several, PHB one host bridge, NODE one NUMA node, SYS several.\n"
+        "The kernel's peer-to-peer: = below the switch, ^ through the host bridge, ! refused, ? not known."
     )
     return Group(*tables, Text(legend, style="dim"))
 
