@@ -113,10 +113,14 @@ def _section(title: str, body: RenderableType | None) -> RenderableType:
     return Group(Text(""), Text(title, style="bold underline"), body)
 
 
+_WHOLE = frozenset({"#", "address", "BAR1", "memory", "CC", "NUMA", "link", "peer", "module", "loaded"})
+
+
 def _table(*columns: str, right: Sequence[str] = ()) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        whole = column in _WHOLE  # what people paste elsewhere is not broken
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold", no_wrap=whole)
     return table
 
 
@@ -170,7 +174,7 @@ def _gpus(report: Report) -> RenderableType:
             _size(gpu.memory_bytes),
             gpu.compute_capability,
             _numa(device),
-            _link(device),
+            _link(device, at_rest=True),
             _nvlinks(gpu),
         )
     return table
@@ -202,13 +206,14 @@ def _numa(device: PciDevice | None) -> str:
 _GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
-def _link(device: PciDevice | None) -> str:
-    """`Gen5 x16`; the running state is added where it is lower than the best. A GPU at rest lowers its rate, not its width."""
+def _link(device: PciDevice | None, *, at_rest: bool = False) -> str:
+    """`Gen5 x16`; the running state is added where it is lower, of a GPU `at_rest` only its width."""
     if device is None or device.link.max_width is None:
         return "-"
     link = device.link
     best = f"{_generation(link.max_speed_gts)} x{link.max_width}"
-    if link.width is None or (link.width, link.speed_gts) == (link.max_width, link.max_speed_gts):
+    slow = link.speed_gts != link.max_speed_gts and not at_rest
+    if link.width is None or (link.width == link.max_width and not slow):
         return best
     now = _generation(link.speed_gts) + (f" x{link.width}" if link.width != link.max_width else "")
     return f"{best} (now {now})"
