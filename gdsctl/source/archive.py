@@ -336,6 +336,8 @@ def _read(stream: _Stream) -> ArchiveFiles:
 
 def _clean(name: str) -> str:
     """A member's place below the root: an absolute name is taken from the root, as tar itself does."""
+    if "\0" in name:
+        raise InputError("a member of the archive has a NUL in its name")
     if (
         len(name) < 1024
         and name[:1] not in "/."

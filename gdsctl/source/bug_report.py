@@ -26,6 +26,7 @@ _OLD_FILE = re.compile(r"^(/(?:proc|sys|etc)/\S+)$")
 _FATE = re.compile(r"^(?P<path>/.*?) (?P<what>does not exist|is not readable)$")
 _COMMAND = re.compile(r"^(?:\S*/)?(?:lspci|nvidia-smi) -?\w.*$")
 _PARAMETER = re.compile(r"^(/sys/module/[\w-]+/parameters/\w+):(.*)$")
+_PATH = re.compile(r"(?:/[!-.0-~]{1,255}){1,40}")
 _WANTED = ("/proc/", "/etc/", "/sys/module/", "/sys/kernel/", "/sys/devices/system/node/")
 """Not /sys/bus/pci: a report holds two attributes of NVIDIA's functions alone, which would pass for the whole bus."""
 
@@ -91,7 +92,7 @@ def _file(report: BugReport, section: list[str]) -> bool:
         return False
     fate = _FATE.match(match[1])
     path = posixpath.normpath(fate["path"] if fate else match[1])
-    if not path.startswith(_WANTED) or path.startswith("/etc/X11"):
+    if not path.startswith(_WANTED) or not _PATH.fullmatch(path):
         return True
     if fate:
         report.fates.setdefault(path, "absent" if fate["what"] == "does not exist" else "denied")

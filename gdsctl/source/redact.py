@@ -117,7 +117,10 @@ _ADDRESS_BEFORE = re.compile(
     r"(?i)(?:\b(?:\w*addrs?|address|inet|via|src|dst|ip|host|server|peer|remote|local|vips?|nid|gateway|router|dns)"
     r"[\s=:\"'\[]+|//|@|,traddr=|remoteports=|localports=)$"
 )
-_VERSION_BEFORE = re.compile(r"(?i)(?:version|release|ver|rev|driver|fw|firmware|gds|cuda|ofed)[\s=:\"'(]*$")
+_VERSION_BEFORE = re.compile(
+    r"""(?i)(?<![a-z])(?:version|release|ver|rev|driver|fw|firmware|gds|cuda|ofed)[\s=:"'(]*$"""
+)
+_RANGE_BEFORE = re.compile(r"\d\.\d{1,3}\.\d{1,3}\.\d{1,3}-$")  # 172.16.1.10-172.16.1.25, but not ofed-5.8-1.1.2.1
 _VERSION_LIKE_UNTIL = 24
 """A dotted quad outside private ranges that begins lower is taken for a version (1.14.1.1) unless a word says address."""
 
@@ -442,13 +445,13 @@ class _Names:
         except ValueError:
             return text
         before = match.string[max(0, match.start() - 24) : match.start()]
-        if _VERSION_BEFORE.search(before) or (before.endswith("-") and not before[-2:-1].isdigit()):
+        private = address >> 24 == 10 or kept_bits(address) in (10, 12) or address >> 16 in (0xA9FE, 0xC0A8)
+        if _VERSION_BEFORE.search(before) or (before.endswith("-") and not (private or _RANGE_BEFORE.search(before))):
             return text
         after = match.string[match.end("ip4") : match.end("ip4") + 2]
         if address not in self._addresses:
-            private = kept_bits(address) not in (8, 32) and address >> 24 not in (198, 203)
             told = after[:1] == ":" or match["length"] or _ADDRESS_BEFORE.search(before)
-            if not (private or told or address >> 24 >= _VERSION_LIKE_UNTIL or address >> 24 == 10):
+            if not (private or told or address >> 24 >= _VERSION_LIKE_UNTIL):
                 return text
             self._addresses.add(address)
         if match["length"] and self._mapping4 is None:

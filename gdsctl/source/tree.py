@@ -9,6 +9,7 @@ from typing import Protocol
 
 from gdsctl.source.base import FILE_LIMIT, MANIFEST_LIMIT, Missing, printable
 
+_DOTS = frozenset(("", ".", ".."))
 _MAX_LINKS = 40  # as the kernel's own limit, path_resolution(7)
 
 
@@ -30,7 +31,10 @@ class FolderFiles:
         self._root = os.path.join(root, "")
 
     def kind(self, path: str) -> str:
-        mode = os.lstat(self._root + path).st_mode
+        try:
+            mode = os.lstat(self._root + path).st_mode
+        except ValueError:  # a NUL or half a surrogate pair, from a file's contents: no file has such a name
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
         if stat.S_ISREG(mode):
             return "file"
         return "dir" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "other"
@@ -127,7 +131,7 @@ class Tree:
         """The path with every link in it followed as far as the tree holds them; the rest as it stands."""
         folder, _, name = path.strip("/").rpartition("/")
         parent = self._folder(folder)
-        if isinstance(parent, str):
+        if isinstance(parent, str) and name not in _DOTS:
             place = f"{parent}/{name}" if parent else name
             try:
                 if self._files.kind(place) != "link":
@@ -149,6 +153,8 @@ class Tree:
         parent = self._folder(folder)
         if isinstance(parent, Missing):
             return parent
+        if name in _DOTS:
+            return self._walk(path)
         place = f"{parent}/{name}" if parent else name
         try:
             if self._files.kind(place) == "link" and follow:

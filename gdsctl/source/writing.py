@@ -106,11 +106,18 @@ def _members(capture: Capture) -> Iterator[tuple[str, bytes | None, str]]:
     for name, answer in capture.answers.items():
         members[answer_file(name)] = (msgspec.json.format(msgspec.json.encode(answer), indent=1) + b"\n", "")
     for path, content in capture.files.items():
-        members["root" + path] = (content, "")
+        members["root" + _inside(path)] = (content, "")
     for path, target in capture.links.items():
+        _inside(path)
         members["root" + path] = (None, posixpath.relpath(target, posixpath.dirname(path)))
     for path in sorted(members):
         yield path, *members[path]
+
+
+def _inside(path: str) -> str:
+    if not path.startswith("/") or posixpath.normpath(path) != path:
+        raise AssertionError(f"not a canonical path: {path!r}")  # a Source broke its promise; never write outside
+    return path
 
 
 def _write_folder(capture: Capture, out: str) -> None:
