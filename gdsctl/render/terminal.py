@@ -113,7 +113,9 @@ def _section(title: str, body: RenderableType | None) -> RenderableType:
     return Group(Text(""), Text(title, style="bold underline"), body)
 
 
-_WHOLE = frozenset({"#", "address", "BAR1", "memory", "CC", "NUMA", "link", "peer", "module", "loaded"})
+_WHOLE = frozenset(
+    {"#", "address", "BAR1", "memory", "CC", "NUMA", "link", "peer", "module", "loaded", "NVLink", "GB/s"}
+)
 
 
 def _table(*columns: str, right: Sequence[str] = ()) -> Table:
@@ -187,7 +189,7 @@ def _nvlinks(gpu: Any) -> str:
         return "-"
     total = sum(link.count for link in gpu.nvlinks)
     to_switch = all(link.peer == "switch" for link in gpu.nvlinks)
-    return f"{total} to switch" if to_switch else f"{total} to {len(gpu.nvlinks)} GPUs"
+    return f"{total}, switch" if to_switch else f"{total}, {len(gpu.nvlinks)} GPUs"
 
 
 def _size(count: int | None) -> str:
@@ -308,19 +310,17 @@ def _matrix(report: Report) -> RenderableType | None:
     tables: list[RenderableType] = []
     for start in range(0, len(gpus), 8):
         block = gpus[start : start + 8]
-        table = _table("peer", "address", *(f"GPU{index.get(gpu, '?')}" for gpu in block), "GB/s")
+        table = _table("peer", *(f"GPU{index.get(gpu, '?')}" for gpu in block), "GB/s")
         for peer, row in cells.items():
             ceilings = sorted({gbs for gpu in block if gpu in row and (gbs := row[gpu].bottleneck_gbs) is not None})
             shown = f"{ceilings[0]:.3g}" if ceilings else "?"
             if len(ceilings) > 1:
                 shown += f"-{ceilings[-1]:.3g}"
-            _row(
-                table, labels.get(peer, "").split(" ")[0] or peer, peer, *(_cell(row.get(gpu)) for gpu in block), shown
-            )
+            _row(table, labels.get(peer, "").split(" ")[0] or peer, *(_cell(row.get(gpu)) for gpu in block), shown)
         tables.append(table)
     legend = (
-        "PIX one switch, PXB several, PHB one host bridge, NODE one NUMA node, SYS several.\n"
-        "The kernel's peer-to-peer: = below the switch, ^ through the host bridge, ! refused, ? not known."
+        "PIX one switch, PXB several, PHB one host bridge, NODE one NUMA node, SYS more\n"
+        "Kernel's peer-to-peer: = below switch, ^ through host bridge, ! refused, ? unknown"
     )
     return Group(*tables, Text(legend, style="dim"))
 
