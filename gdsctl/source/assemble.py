@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import re
 import time
@@ -101,9 +102,9 @@ def assemble(
 def _bytes(place: str, limit: int | None = None) -> bytes:
     try:
         return read_file(place) if limit is None else read_file(place, limit)
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise InputError(str(error.strerror).lower(), path=place) from error
     except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EISDIR, errno.EINVAL, errno.EFBIG):
+            raise InputError(str(error.strerror).lower(), path=place) from error
         raise RefusedError(f"{place}: {error.strerror}") from error
 
 

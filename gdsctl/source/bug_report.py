@@ -66,7 +66,7 @@ def split(text: str) -> BugReport:
         raise InputError("not an nvidia-bug-report.log: its first lines do not say so", line=1)
     report = BugReport(files={}, fates={}, outputs={}, host=_host(text[:10000]))
     for section in _sections(text):
-        _file(report, section) or _parameters(report, section) or _commands(report, section)
+        _parameters(report, section) or _file(report, section) or _commands(report, section)
     return report
 
 
@@ -114,7 +114,7 @@ def _parameters(report: BugReport, section: list[str]) -> bool:
 def _commands(report: BugReport, section: list[str]) -> bool:
     """One section holds several commands at times; each begins with its own line."""
     starts = [number for number, line in enumerate(section) if _COMMAND.match(line) or (number, line) == (0, "dmesg:")]
-    for start, end in zip(starts, [*starts[1:], len(section)], strict=True):
+    for start, end in zip(starts, [*starts, len(section)][1:], strict=True):
         name = _name(section[start])
         body = section[start + 1 : end]
         if body and not body[0]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 import shutil
 import signal
 import subprocess
@@ -139,20 +140,50 @@ def _run(argv: list[str], environment: dict[str, str], timeout_s: float) -> Outp
     except OSError as error:
         return missing(error)
     try:
-        stdout, stderr = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        _end(process)
-        return Missing(status="timeout", detail=f"{argv[0]} gave no result within {timeout_s:g} s")
+        streams = _streams(process, time.monotonic() + timeout_s)
     except BaseException:
         _end(process)
         raise
-    if len(stdout) > _OUTPUT_LIMIT:
+    if streams is None or sum(map(len, streams)) > _OUTPUT_LIMIT:
+        _end(process)
+        if streams is None:
+            return Missing(status="timeout", detail=f"{argv[0]} gave no result within {timeout_s:g} s")
         return Missing(status="error", detail=f"{argv[0]} printed more than {_OUTPUT_LIMIT} bytes")
-    return Output(stdout=decode(stdout), stderr=decode(stderr), exit_code=process.returncode)
+    return Output(stdout=decode(streams[0]), stderr=decode(streams[1]), exit_code=process.returncode)
+
+
+def _streams(process: subprocess.Popen[bytes], until: float) -> tuple[bytes, bytes] | None:
+    """Standard output and error until the process has ended; no more than a little over the limit; None if too late."""
+    heard = (bytearray(), bytearray())
+    with selectors.DefaultSelector() as selector:
+        for stream, place in zip((process.stdout, process.stderr), heard, strict=True):
+            if stream is not None:
+                selector.register(stream, selectors.EVENT_READ, place)
+        while selector.get_map() and sum(map(len, heard)) <= _OUTPUT_LIMIT:
+            ready = selector.select(max(0.0, until - time.monotonic()))
+            if not ready:
+                return None
+            for key, _ in ready:
+                chunk = os.read(key.fd, 65536)
+                key.data.extend(chunk)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+    if sum(map(len, heard)) <= _OUTPUT_LIMIT:
+        try:
+            process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return None
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    return bytes(heard[0]), bytes(heard[1])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):  # stuck in the kernel: it dies when the kernel lets go
-        process.communicate(timeout=1)
+        process.wait(timeout=1)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()

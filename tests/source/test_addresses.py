@@ -41,7 +41,15 @@ def test_keeps_the_class_and_changes_the_rest(address, key):
 
 def test_what_is_no_secret_stays():
     mapping = Mapping4(b"k")
-    for text in ("0.0.0.0", "127.0.0.1", "127.0.1.1", "255.255.255.255", "255.255.255.0", "255.255.240.0", "224.0.0.251"):
+    for text in (
+        "0.0.0.0",
+        "127.0.0.1",
+        "127.0.1.1",
+        "255.255.255.255",
+        "255.255.255.0",
+        "255.255.240.0",
+        "224.0.0.251",
+    ):
         assert mapping(int(ipaddress.IPv4Address(text))) == int(ipaddress.IPv4Address(text))
 
 
@@ -66,7 +74,9 @@ def test_ipv6_networks():
 
     for text in ("fe80::1", "::1", "ff02::1", "fe80:0:0:5::"):
         assert mapping.network(upper(text)) == upper(text)
-    a, b, c = (mapping.network(upper(text)) for text in ("fd12:3456:789a:1::5", "fd12:3456:789a:2::5", "fd12:3456:789a:1::6"))
+    a, b, c = (
+        mapping.network(upper(text)) for text in ("fd12:3456:789a:1::5", "fd12:3456:789a:2::5", "fd12:3456:789a:1::6")
+    )
     assert a == c != b
     assert a >> 16 == b >> 16 != upper("fd12:3456:789a::") >> 16
     assert a >> 48 == 0xFD12

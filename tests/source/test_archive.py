@@ -173,7 +173,9 @@ def test_a_big_file_is_unreadable_but_the_rest_holds(tmp_path):
     assert files.content("proc/small") == b"s"
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstandard.ZstdCompressor().compress, bytes])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, bz2.compress, lzma.compress, zstandard.ZstdCompressor().compress, bytes]
+)
 def test_every_cut_is_an_input_error_or_a_shorter_archive(tmp_path, pack):
     raw = pack(PLAIN)
     for length in [*range(0, len(raw), max(1, len(raw) // 40)), len(raw) - 1]:
@@ -186,7 +188,9 @@ def test_every_cut_is_an_input_error_or_a_shorter_archive(tmp_path, pack):
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(pack=st.sampled_from([bytes, gzip.compress, bz2.compress, lzma.compress]), at=st.floats(0, 1), bit=st.integers(0, 7))
+@given(
+    pack=st.sampled_from([bytes, gzip.compress, bz2.compress, lzma.compress]), at=st.floats(0, 1), bit=st.integers(0, 7)
+)
 def test_a_flipped_bit_never_escapes_as_another_error(tmp_path, pack, at, bit):
     raw = bytearray(pack(PLAIN))
     raw[min(int(at * len(raw)), len(raw) - 1)] ^= 1 << bit
@@ -283,7 +287,10 @@ def test_field_trees_read_as_tarfile_reads_them(shared):
 def test_memory_stays_near_what_is_kept(tmp_path):
     """500 functions: 2 MB of configuration spaces are kept, 12 MB of stream pass by, 12,000 small attributes repeat."""
     path = Path(tmp_path) / "big.tar.gz"
-    with gzip.open(path, "wb", 1) as packed, tarfile.open(fileobj=packed, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
+    with (
+        gzip.open(path, "wb", 1) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.USTAR_FORMAT) as tar,
+    ):
         config = bytes(range(256)) * 16
         for function in range(500):
             folder = f"sys/devices/pci0000:00/0000:00:01.0/{function >> 8:04x}:{function & 255:02x}:00.0"

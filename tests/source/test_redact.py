@@ -75,7 +75,9 @@ def the_capture():
         "/proc/self/mounts": f"{s['filer']}:/export /home/{s['user']}/kv nfs4 rw,vers=4.2,addr={s['server']} 0 0\n"
         f"{s['server']}:/kv /kv nfs rw,proto=rdma,port=20049,remoteports={s['server']}-172.16.1.253 0 0\n"
         "/dev/nvme0n1 /data ext4 rw,data=ordered 0 0\n",
-        "/etc/cufile.json": json.dumps({"properties": {"rdma_dev_addr_list": [s["ipv4"]]}, "dir": f"/home/{s['user']}/log"}),
+        "/etc/cufile.json": json.dumps(
+            {"properties": {"rdma_dev_addr_list": [s["ipv4"]]}, "dir": f"/home/{s['user']}/log"}
+        ),
         "/proc/cmdline": f"BOOT_IMAGE=/vmlinuz root=UUID={s['fs']} boot=UUID={s['fat']} intel_iommu=on\n",
         "/etc/machine-id": s["machine"] + "\n",
         "/sys/module/nvidia_fs/version": "2.17.5\n",
@@ -108,8 +110,14 @@ def the_capture():
         note=f"taken on {s['host']}",
         paths={**dict.fromkeys(files, "ok"), f"/home/{s['user']}/.x": "denied", f"/sys/fs/xfs/{s['fs']}": "absent"},
         details={f"/home/{s['user']}/.x": f"Permission denied: {s['user']}"},
-        listings={"/dev/disk/by-id": (by_id.rpartition("/")[2], f"nvme-eui.{s['eui']}"), "/dev/disk/by-uuid": (s["fs"],)},
-        commands={"gdscheck": CommandEntry(status="ok"), "x": CommandEntry(status="error", detail=f"no route to {s['server']}")},
+        listings={
+            "/dev/disk/by-id": (by_id.rpartition("/")[2], f"nvme-eui.{s['eui']}"),
+            "/dev/disk/by-uuid": (s["fs"],),
+        },
+        commands={
+            "gdscheck": CommandEntry(status="ok"),
+            "x": CommandEntry(status="error", detail=f"no route to {s['server']}"),
+        },
         answers={"nvml": CommandEntry(status="ok")},
     )
     return Capture(
@@ -135,7 +143,17 @@ def test_no_secret_in_any_byte(after, tmp_path):
     with tarfile.open(tmp_path / "n.tar") as tar:
         assert len(tar.getnames()) > 30
     raw = (tmp_path / "n.tar").read_bytes().lower()
-    forms = [*SECRETS.values(), "b8ce:f6", "b8-ce-f6", "ac10:0111", "ac10", "010110ac", "20010638", "mustermann", "s64hne"]
+    forms = [
+        *SECRETS.values(),
+        "b8ce:f6",
+        "b8-ce-f6",
+        "ac10:0111",
+        "ac10",
+        "010110ac",
+        "20010638",
+        "mustermann",
+        "s64hne",
+    ]
     forms += ["0025385b", "00 25 38 5b", "36344830-5235", "example-corp"]
     for secret in forms:
         assert secret.lower().encode() not in raw, secret
@@ -199,7 +217,12 @@ def test_addresses_stay_in_their_subnet(after):
 
 def test_what_is_no_secret_stays(after):
     before = the_capture()
-    for path in (f"{NVME}/model", f"{NVME}/firmware_rev", "/sys/class/infiniband/mlx5_0/fw_ver", "/sys/module/nvidia_fs/version"):
+    for path in (
+        f"{NVME}/model",
+        f"{NVME}/firmware_rev",
+        "/sys/class/infiniband/mlx5_0/fw_ver",
+        "/sys/module/nvidia_fs/version",
+    ):
         assert after.files[path] == before.files[path]
     assert text(after, "/sys/class/dmi/id/chassis_serial") == "To be filled by O.E.M.\n"
     assert text(after, "/sys/class/net/eth0/broadcast") == "ff:ff:ff:ff:ff:ff\n"
@@ -208,7 +231,11 @@ def test_what_is_no_secret_stays(after):
     assert after.answers["nvml"]["gpus"][0]["pci_address"] == "0000:17:00.0"
     assert re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", after.answers["nvml"]["gpus"][0]["uuid"])
     dmesg = after.outputs["dmesg"].stdout
-    for words in ("0000:3b:00.0", "[ 12:34:56] nvidia 535.104.05 loaded, ofed 23.10-1.1.9.0", "Serial: 8250/16550 driver, 32"):
+    for words in (
+        "0000:3b:00.0",
+        "[ 12:34:56] nvidia 535.104.05 loaded, ofed 23.10-1.1.9.0",
+        "Serial: 8250/16550 driver, 32",
+    ):
         assert words in dmesg
     mounts = text(after, "/proc/self/mounts")
     assert "nfs4 rw,vers=4.2,addr=" in mounts
@@ -270,14 +297,17 @@ def test_the_serial_number_in_configuration_space():
 )
 def test_looks_like_a_secret_and_is_none(words):
     capture = Capture(
-        manifest=Manifest(schema_version="1", tool=Tool(name="gdsctl", version="0")), outputs={"x": Output(stdout=words)}
+        manifest=Manifest(schema_version="1", tool=Tool(name="gdsctl", version="0")),
+        outputs={"x": Output(stdout=words)},
     )
     assert redacted(capture, b"k").outputs["x"].stdout == words
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.integers(0x0B000000, 0x7EFFFFFF) | st.integers(0x0A000000, 0x0AFFFFFF), min_size=1, max_size=6, unique=True),
+    st.lists(
+        st.integers(0x0B000000, 0x7EFFFFFF) | st.integers(0x0A000000, 0x0AFFFFFF), min_size=1, max_size=6, unique=True
+    ),
     st.lists(st.integers(1, 2**39 - 1).map(lambda n: f"{n << 1:012x}"), min_size=1, max_size=4, unique=True),
     st.lists(st.uuids(), min_size=1, max_size=4, unique=True),
     st.lists(st.from_regex(r"[A-Z][0-9A-Z]{4,10}[0-9]", fullmatch=True), min_size=1, max_size=4, unique=True),
@@ -327,7 +357,9 @@ def test_a_real_machine_looks_the_same_to_its_topology(shared):
     for secret in (b"10.9.0.1", b"GDS0A", b"GDS1B", b"66611d6b566b3f6f6c4d"):
         assert any(secret in content for content in before.files.values())
         assert secret not in raw
-    assert after.files["/proc/self/mounts" if "/proc/self/mounts" in after.files else "/proc/mounts"].count(b"port=20049")
+    assert after.files["/proc/self/mounts" if "/proc/self/mounts" in after.files else "/proc/mounts"].count(
+        b"port=20049"
+    )
 
 
 def test_the_source_of_a_recorder_is_untouched():

@@ -180,7 +180,9 @@ def test_members_carry_no_trace_of_the_writer(tmp_path, recorder):
         members = tar.getmembers()
     assert members[0].name == "manifest.json"
     assert [member.name for member in members[1:]] == sorted(member.name for member in members[1:])
-    assert {(m.uid, m.gid, m.uname, m.gname, m.mtime) for m in members} == {(0, 0, "", "", 1740823200)}  # 2025-03-01 10:00
+    assert {(m.uid, m.gid, m.uname, m.gname, m.mtime) for m in members} == {
+        (0, 0, "", "", 1740823200)
+    }  # 2025-03-01 10:00
 
 
 @pytest.mark.parametrize("name", ["out.tar.gz", "out"])
