@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,11 @@ import jsonschema
 import msgspec
 import pytest
 
+from fixtures import make_examples
 from gdsctl import pipeline
 from gdsctl.model.node import Report
 from gdsctl.source.examples import list_examples
 from gdsctl.source.opening import open_source
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "fixtures"))
-
-import make_examples
 
 # mount -> (route of every GPU, ids that block it). Reasons:
 #
