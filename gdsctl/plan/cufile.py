@@ -233,12 +233,19 @@ class _Draft:
                 if key in self.settings and key not in pinned:
                     del self.settings[key]
                     self.told.append(f"{key} is left out: gpu_bounce_buffer_slab_config takes its place")
-        direct, buffer = self.settings.get(_DIRECT), self.settings.get(_BUFFER)
-        if direct and buffer and _ints(direct.value, buffer.value) and direct.value < buffer.value:
+        direct, buffer = (self._value(key) for key in (_DIRECT, _BUFFER))
+        if _ints(direct, buffer) and direct < buffer and not any(key.startswith(_SLABS) for key in self.settings):
             if _BUFFER in pinned and _DIRECT not in pinned:
-                self.put(_DIRECT, buffer.value, f"raised: it must not be below the pinned {_BUFFER}", required=True)
+                self.put(_DIRECT, buffer, f"raised: it must not be below the pinned {_BUFFER}", required=True)
             elif _BUFFER not in pinned:
-                self.put(_BUFFER, direct.value, f"lowered: it must not be above {_DIRECT}", required=True)
+                self.put(_BUFFER, direct, f"lowered: it must not be above {_DIRECT}", required=True)
+
+    def _value(self, key: str) -> Any:
+        """As planned, or as the library has it where the key is left out."""
+        if key in self.settings:
+            return self.settings[key].value
+        row = cufile_keys.key(key)
+        return row.default_in(self.release) if row else None
 
     def plan(self) -> CufilePlan:
         ordered = tuple(self.settings[row.key] for row in all_keys() if row.key in self.settings)

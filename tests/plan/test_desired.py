@@ -1,0 +1,423 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from gdsctl.assess.assessment import Assessment, assess
+from gdsctl.data import cufile_keys
+from gdsctl.errors import InputError
+from gdsctl.model.devices import Backing, Gpu, Mount
+from gdsctl.model.node import Node
+from gdsctl.plan.desired import Plan, plan
+from gdsctl.plan.intent import Intent, MountIntent, Wanted
+from tests.planned_nodes import changed, example, local, unknown, wanted
+
+EXAMPLES = ("hgx-h100-vast", "pcie-nvme-raid", "nvme-unpatched", "vm-flattened", "vm-lab-switches")
+MODES = ("auto", "nvidia-fs", "p2pdma", "compat")
+
+
+def made(node: Node | Assessment, text: str | None = None, mode: str = "auto") -> Plan:
+    assessment = node if isinstance(node, Assessment) else assess(node)
+    return plan(assessment, wanted(text), mode)  # type: ignore[arg-type]  # the tests' words are modes
+
+
+def test_far_gpus_are_routed_over_nvlink() -> None:
+    """hgx-h100-vast: NICs on two of four switches, all GPUs on NVSwitch; the guide's order for such a node."""
+    found = made(example("hgx-h100-vast"))
+    values = found.cufile.values
+    assert values["properties"]["rdma_dynamic_routing"] is True
+    assert values["properties"]["rdma_dynamic_routing_order"] == ["GPU_MEM_NVLINKS", "SYS_MEM"]
+    assert values["fs"]["nfs"]["rdma_dev_addr_list"] == ["172.16.1.41", "172.16.1.42"]
+    assert "rdma_dev_addr_list" not in values["properties"]
+    routed = [r.gpu for r in found.routes_after if r.mount == "/vast/kv" and r.dynamic_routing == "GPU_MEM_NVLINKS"]
+    assert len(routed) == 4
+    assert not found.unmet
+
+
+def test_direct_alone_keeps_routing_off() -> None:
+    found = made(example("hgx-h100-vast"), "mounts: [{target: /vast/kv, expect: direct}]")
+    assert found.cufile.values["properties"]["rdma_dynamic_routing"] is False
+    assert any("to go direct, not staged" in note for note in found.notes)
+
+
+def test_routing_off_and_by_hand() -> None:
+    off = made(example("hgx-h100-vast"), "routing: off").cufile.values["properties"]
+    assert off["rdma_dynamic_routing"] is False
+    assert "rdma_dynamic_routing_order" not in off
+    named = made(example("hgx-h100-vast"), "routing: [SYS_MEM]")
+    assert named.cufile.values["properties"]["rdma_dynamic_routing_order"] == ["SYS_MEM"]
+    assert {r.dynamic_routing for r in named.routes_after if r.mount == "/vast/kv"} == {None, "SYS_MEM"}
+
+
+def test_registry_keys_for_old_gpus_are_added_to_those_that_stand() -> None:
+    """A100s on the stock nvme module: P2PDMA is the way, and before Hopper it needs ForceP2P=0 as well."""
+    found = made(example("nvme-unpatched"))
+    assert found.mode == "p2pdma"
+    assert found.driver.registry == {"RMForceStaticBar1": "1", "RmForceDisableIomapWC": "1", "ForceP2P": "0"}
+    node = example("nvme-unpatched").node
+    driver = msgspec.structs.replace(
+        node.nvidia_driver,
+        registry_dwords={"PeerMappingOverride": "1"},
+        modprobe_registry_dwords={"PeerMappingOverride": "1", "rmforcestaticbar1": "1"},
+        modprobe_files={
+            "PeerMappingOverride": "/etc/modprobe.d/local.conf",
+            "rmforcestaticbar1": "/etc/modprobe.d/local.conf",
+        },
+    )
+    found = made(changed(node, nvidia_driver=driver))
+    assert found.driver.registry is not None
+    assert found.driver.registry["PeerMappingOverride"] == "1"
+    assert "rmforcestaticbar1" not in found.driver.registry
+    assert any("sed" in command and "local.conf" in command for command in found.steps[0].commands)
+    assert [step.needs_reboot for step in found.steps] == [False, True, False]
+
+
+def test_multipath_and_ext4_and_the_block_key() -> None:
+    found = made(example("pcie-nvme-raid"))
+    assert found.mode == "p2pdma"
+    values = found.cufile.values
+    assert values["properties"]["use_pci_p2pdma"] is True
+    assert values["block"] == {"nvme": {"use_pci_p2pdma": True}}  # md RAID0 wants Linux 7.1, this is 6.8
+    assert found.driver.multipath_off
+    assert {mount.target: mount.added for mount in found.mounts if mount.added} == {"/mnt/nvme": ("data=ordered",)}
+    assert {unmet.subject for unmet in found.unmet} == {"/mnt/raid"}
+    assert "p2pdma.filesystem-unsupported" in found.unmet[0].findings
+
+
+def test_keys_are_gated_by_release() -> None:
+    for version, block in (("1.14.1", False), ("1.16", True)):
+        found = made(local(version=version, hook="stock"), "mounts: [{target: /mnt/nvme}]")
+        assert found.mode == "p2pdma"
+        assert ("block" in found.cufile.values) is block
+        assert "sparse" not in found.cufile.values
+    newest = made(local(version=None), "mounts: [{target: /mnt/nvme}]")
+    assert newest.release is None
+    assert newest.cufile.values["sparse"] == {"p2p_compat_enable": True}
+    assert any("not known" in note for note in newest.notes)
+    asked = made(local(version="1.20.0"), "gds_version: 1.14")
+    assert asked.release == "1.14"
+    assert "sparse" not in asked.cufile.values
+
+
+def test_values_that_depend_on_the_release_are_written_out() -> None:
+    """The three-way differences between library, shipped file and guide; values are the shipped file's."""
+    values = made(local(version="1.14.1"), "mounts: [{target: /mnt/nvme}]").cufile.values
+    assert values["execution"] == {
+        "max_io_threads": 4,
+        "parallel_io": True,
+        "min_io_threshold_size_kb": 8192,
+        "max_request_parallelism": 4,
+    }
+    assert values["logging"]["level"] == "ERROR"
+    properties = values["properties"]
+    assert properties["max_direct_io_size_kb"] == 16384
+    assert properties["max_device_pinned_mem_size_kb"] == 33554432
+    assert len(properties["posix_pool_slab_size_kb"]) == len(properties["posix_pool_slab_count"]) == 3
+    assert properties["allow_compat_mode"] is True
+
+
+def test_grace_needs_no_registry_keys() -> None:
+    node = local(arch="aarch64", hook="stock", gpu="NVIDIA GH200 480GB")
+    gpu = msgspec.structs.replace(node.gpus[0], c2c=True)
+    found = made(changed(node, gpus=(gpu,)))
+    assert found.mode == "p2pdma"
+    assert found.driver.registry is None
+    assert not found.driver.multipath_off
+    assert [route.route for route in found.routes_after] == ["c2c"]
+    assert found.cufile.values["block"]["nvme"]["use_pci_p2pdma"] is True
+
+
+def test_compat_forbidden_and_compat_mode() -> None:
+    strict = made(local(), "compat: forbid").cufile
+    assert strict.values["properties"]["allow_compat_mode"] is False
+    assert any("5001" in setting.why for setting in strict.settings if setting.key == "properties.allow_compat_mode")
+    found = made(local(hook="stock"), mode="compat")
+    assert found.cufile.values["properties"]["use_pci_p2pdma"] is False
+    assert found.driver.registry is None
+    assert found.fails
+
+
+def test_a_right_node_needs_no_step() -> None:
+    found = made(local())
+    assert found.mode == "nvidia-fs"
+    assert found.steps == ()
+    assert found.unmet == ()
+    assert [route.route for route in found.routes_now] == ["nvidia-fs"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("text", [None, "compat: forbid\nrouting: [SYS_MEM]\ntuning: {max_io_threads: 7}"])
+def test_a_plan_carried_out_leaves_no_step(name: str, mode: str, text: str | None) -> None:
+    first = made(example(name), text, mode)
+    again = made(first.node_after, text, mode if mode != "auto" else first.mode)
+    assert again.steps == ()
+    assert again.cufile.values == first.cufile.values
+    assert [r.route for r in again.routes_now] == [r.route for r in first.routes_after]
+    if mode == "auto":
+        assert made(first.node_after, text).mode == first.mode
+
+
+def test_the_plan_changes_nothing_that_it_was_given() -> None:
+    node = local(hook="stock")
+    before = msgspec.json.encode(node)
+    made(node)
+    assert msgspec.json.encode(node) == before
+
+
+# --- the installed file, and pins ---------------------------------------------------------------------------------------
+
+INSTALLED = json.dumps(
+    {
+        "execution": {"max_io_threads": 16},
+        "denylist": {"filesystems": ["lustre"]},
+        "properties": {"force_compat_mode": True, "use_compat_mode": False},
+        "block": {"raid": {"use_pci_p2pdma": True}},
+    }
+)
+
+
+def test_without_an_intent_the_file_is_the_operators_voice() -> None:
+    found = made(local(files={"/etc/cufile.json": INSTALLED}))
+    values = found.cufile.values
+    assert values["execution"]["max_io_threads"] == 16
+    assert values["denylist"] == {"filesystems": ["lustre"]}
+    assert values["block"]["raid"]["use_pci_p2pdma"] is False
+    assert "force_compat_mode" not in values["properties"]
+    assert "use_compat_mode" not in values["properties"]
+    assert any("force_compat_mode is dropped" in note for note in found.notes)
+    why = {setting.key: setting.why for setting in found.cufile.settings}
+    assert "kept from /etc/cufile.json" in why["execution.max_io_threads"]
+
+
+def test_with_an_intent_the_intent_is() -> None:
+    found = made(local(files={"/etc/cufile.json": INSTALLED}), "mounts: [{target: /mnt/nvme}]")
+    assert found.cufile.values["execution"]["max_io_threads"] == 4
+    assert any("max_io_threads changes from 16 to 4" in note for note in found.notes)
+    pinned = made(local(files={"/etc/cufile.json": INSTALLED}), "tuning: {max_io_threads: 16}")
+    assert pinned.cufile.values["execution"]["max_io_threads"] == 16
+
+
+def test_a_file_that_the_library_refuses_is_replaced() -> None:
+    found = made(local(files={"/etc/cufile.json": "{,}"}))
+    assert [step.what.partition(":")[0] for step in found.steps] == ["Install /etc/cufile.json"]
+    assert found.unmet == ()
+
+
+def test_what_overrides_the_file_is_told() -> None:
+    node = local(
+        files={"/etc/cufile.json": "{}", "/opt/app.json": '{"properties": {"use_pci_p2pdma": true}}'},
+        env={"CUFILE_ENV_PATH_JSON": "/opt/app.json", "CUFILE_FORCE_COMPAT_MODE": "true"},
+    )
+    whats = [step.what for step in made(node, mode="nvidia-fs").steps]
+    assert any("use_pci_p2pdma out of /opt/app.json" in what for what in whats)
+    assert any("Unset CUFILE_FORCE_COMPAT_MODE" in what for what in whats)
+
+
+@pytest.mark.parametrize(
+    ("version", "tuning", "line", "words"),
+    [
+        ("1.15.1", "{max_io_threads: 64}", 2, "outside 0 to 32"),
+        ("1.20.0", "{max_io_threads: 129}", 2, "outside 0 to 128"),
+        ("1.20.0", "{max_direct_io_size_kb: 100}", 2, "not a multiple of 64"),
+        ("1.20.0", "{max_io_threads: many}", 2, "not a number"),
+        ("1.20.0", "{posix_pool_slab_size_kb: [4, 1024]}", 2, "2 entries"),
+        ("1.20.0", "{rdma_peer_type: peer_mem}", 2, "not one of"),
+        ("1.20.0", "{logging.level: info}", 2, "not one of"),
+    ],
+)
+def test_wrong_pins_are_input_errors(version: str, tuning: str, line: int, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        made(local(version=version), f"mode: nvidia-fs\ntuning: {tuning}")
+    assert str(caught.value).startswith(f"intent.yaml:{line}: tuning: ")
+    assert words in str(caught.value)
+
+
+def test_pins_that_hold_only_together() -> None:
+    low = made(local(version="1.20.0"), "tuning: {max_direct_io_size_kb: 512}").cufile.values["properties"]
+    assert (low["max_direct_io_size_kb"], low["per_buffer_cache_size_kb"]) == (512, 512)
+    text = "tuning: {properties.gpu_bounce_buffer_slab_config: {slab_size_kb: [1024, 8192], slab_count: [8, 2]}}"
+    slabs = made(local(version="1.20.0"), text).cufile.values["properties"]
+    assert slabs["gpu_bounce_buffer_slab_config"] == {"slab_size_kb": [1024, 8192], "slab_count": [8, 2]}
+    assert "max_device_cache_size_kb" not in slabs
+
+
+def test_a_pin_that_the_library_does_not_know_is_unmet() -> None:
+    found = made(local(version="1.14.1"), "tuning: {rdma_multipath_enabled: true}")
+    assert "rdma_multipath_enabled" not in found.cufile.values["properties"]
+    assert [(u.requirement, u.status) for u in found.unmet] == [("tuning:properties.rdma_multipath_enabled", "fail")]
+
+
+# --- mounts -------------------------------------------------------------------------------------------------------------
+
+VAST = """\
+mounts:
+- target: /vast/new
+  type: nfs
+  source: 172.16.1.10:/new
+  client: vast
+  transport: rdma
+  vips: 172.16.1.10-172.16.1.15
+"""
+
+
+def test_a_mount_to_come_is_planned_and_judged() -> None:
+    """Two NICs of 200 Gb/s: 2 connections a 100 Gb/s are 8; six addresses make it 12, a multiple of six."""
+    found = made(example("hgx-h100-vast"), VAST)
+    (mount,) = found.mounts
+    assert mount.change == "new"
+    assert set(mount.options) == {
+        "vers=3",
+        "proto=rdma",
+        "port=20049",
+        "localports=172.16.1.41-172.16.1.42",
+        "remoteports=172.16.1.10-172.16.1.15",
+        "nconnect=12",
+        "spread_reads",
+        "spread_writes",
+    }
+    assert found.unmet == ()
+    assert sum(r.mount == "/vast/new" and r.route == "nvidia-fs" for r in found.routes_after) == 8
+    pinned = made(example("hgx-h100-vast"), VAST + "  options: {nconnect: 24, spread_writes: false}\n")
+    assert "nconnect=24" in pinned.mounts[0].options
+
+
+def test_a_mount_without_a_source_is_unmet() -> None:
+    found = made(local(), "mounts: [{target: /data}]")
+    assert [(u.subject, u.status) for u in found.unmet] == [("/data", "fail")]
+    assert "not mounted" in found.unmet[0].because
+
+
+def test_nfs_over_tcp_is_mounted_again_over_rdma() -> None:
+    node = example("hgx-h100-vast").node
+    mounts = tuple(
+        msgspec.structs.replace(
+            mount,
+            options=("rw", "vers=3", "proto=tcp", "addr=172.16.1.10"),
+            backing=msgspec.structs.replace(mount.backing, transport="tcp"),
+        )
+        if mount.target == "/vast/kv"
+        else mount
+        for mount in node.mounts
+    )
+    found = made(changed(node, mounts=mounts), "mounts: [{target: /vast/kv}]")
+    (mount,) = found.mounts
+    assert (mount.change, mount.added) == ("again", ("proto=rdma", "port=20049"))
+    assert "addr=172.16.1.10" not in mount.options
+    assert found.unmet == ()
+
+
+def test_user_space_rdma_gets_addresses_writes_and_peermem() -> None:
+    node = example("hgx-h100-vast").node
+    nics = tuple(nic.rdma_device for nic in node.nics if "172.16.1.41" in nic.ipv4)
+    weka = Mount(
+        target="/weka",
+        source="weka/fs",
+        fstype="wekafs",
+        options=("rw",),
+        backing=Backing(kind="wekafs", nics=tuple(name for name in nics if name), transport="rdma"),
+    )
+    peermem = msgspec.structs.replace(node.modules["nvidia_peermem"], loaded=False)
+    node = changed(node, mounts=(weka,), modules={**node.modules, "nvidia_peermem": peermem})
+    found = made(node, "routing: off")
+    values = found.cufile.values
+    assert values["properties"]["rdma_dev_addr_list"] == ["172.16.1.41"]
+    assert values["fs"]["weka"] == {"rdma_dev_addr_list": ["172.16.1.41"], "rdma_write_support": True}
+    assert any("nvidia_peermem" in step.what for step in found.steps)
+
+
+def test_mounts_with_unlike_nics_get_a_table() -> None:
+    node = example("hgx-h100-vast").node
+    kv = next(mount for mount in node.mounts if mount.target == "/vast/kv")
+    own = {ip: nic.rdma_device for nic in node.nics for ip in nic.ipv4 if ip in ("172.16.1.41", "172.16.1.42")}
+    halves = tuple(
+        msgspec.structs.replace(
+            kv,
+            target=f"/vast/{number}",
+            backing=msgspec.structs.replace(kv.backing, nics=(own[f"172.16.1.4{number}"] or "",)),
+        )
+        for number in (1, 2)
+    )
+    values = made(changed(node, mounts=halves)).cufile.values
+    assert values["fs"]["nfs"] == {
+        "mount_table": {
+            "/vast/1": {"rdma_dev_addr_list": ["172.16.1.41"]},
+            "/vast/2": {"rdma_dev_addr_list": ["172.16.1.42"]},
+        }
+    }
+
+
+def test_ext4_root_takes_its_option_from_the_command_line() -> None:
+    found = made(local(fstype="ext4", target="/"))
+    assert [argument.word for argument in found.driver.arguments] == ["rootflags=data=ordered"]
+    assert any(step.needs_reboot for step in found.steps)
+    assert found.unmet == ()
+
+
+# --- nothing there, nothing known ---------------------------------------------------------------------------------------
+
+
+def test_nothing_known() -> None:
+    found = made(unknown())
+    assert {unmet.status for unmet in found.unmet} == {"unknown"}
+    named = made(unknown(), "gpus: [0]\nmounts: [{target: /data}]")
+    assert {unmet.status for unmet in named.unmet} == {"unknown"}
+
+
+def test_a_node_without_a_gpu_has_nothing_to_meet() -> None:
+    found = made(changed(local(), gpus=()))
+    assert found.unmet == ()
+    assert found.steps == ()
+    assert any("no GPU" in note for note in found.notes)
+
+
+def test_named_gpus_that_are_not_there_are_unmet() -> None:
+    found = made(local(), "gpus: [0, 5]")
+    assert [(u.requirement, u.subject, u.status) for u in found.unmet] == [("gpu", "5", "fail")]
+
+
+def test_system_mounts_only_where_nothing_else_qualifies() -> None:
+    node = local()
+    root = msgspec.structs.replace(node.mounts[0], target="/")
+    both = made(changed(node, mounts=(root, *node.mounts)))
+    assert [mount.target for mount in both.intent.mounts or ()] == ["/mnt/nvme"]
+    alone = made(changed(node, mounts=(root,)))
+    assert [mount.target for mount in alone.intent.mounts or ()] == ["/"]
+
+
+def test_module_on_disk_is_loaded_and_one_that_may_be_missing_stays_unknown() -> None:
+    node = local()
+    for version, status in (("2.27.3", []), (None, ["unknown"])):
+        module = msgspec.structs.replace(node.modules["nvidia_fs"], loaded=False, version=version)
+        stopped = changed(
+            node,
+            modules={**node.modules, "nvidia_fs": module},
+            nvidia_fs=msgspec.structs.replace(
+                node.nvidia_fs, loaded=False, device_nodes=(), registered=None, version=None
+            ),
+        )
+        found = made(stopped, mode="nvidia-fs")
+        assert found.steps[0].commands[0] == "modprobe nvidia_fs"
+        assert [unmet.status for unmet in found.unmet] == status
+
+
+def test_many_gpus_and_mounts_in_one_plan() -> None:
+    node = local()
+    gpus = tuple(Gpu(index=n, address=f"0000:02:{n:02x}.0", name="NVIDIA H100", c2c=False) for n in range(16))
+    mounts = tuple(msgspec.structs.replace(node.mounts[0], target=f"/mnt/{n}") for n in range(40))
+    wish = Intent(mounts=tuple(MountIntent(target=mount.target) for mount in mounts))
+    found = plan(assess(changed(node, gpus=gpus, mounts=mounts)), Wanted(intent=wish, path="i"))
+    assert len(found.routes_after) == 640
+
+
+def test_all_written_keys_are_known_to_the_release() -> None:
+    for version in ("1.11", "1.13", "1.14", "1.16", "1.18", "1.19", "1.20"):
+        for mode in MODES:
+            found = made(local(version=version), mode=mode)
+            for setting in found.cufile.settings:
+                key = cufile_keys.key(setting.key)
+                assert key is not None
+                assert key.known_in(version)
+                assert setting.why.strip()

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gdsctl.errors import InputError
+from gdsctl.plan.intent import Intent, MountIntent, Workload, read
+
+CONTRACT = """\
+schema: gdsctl/intent/v1
+gds_version: auto            # or 1.14 ...: which keys may be written
+mode: auto                   # nvidia-fs | p2pdma | compat
+compat: forbid               # allow | forbid
+gpus: all                    # or [0, 1] / PCI addresses
+mounts:
+  - target: /mnt/nvme
+    expect: direct
+  - target: /vast/kv
+    type: nfs
+    source: 172.16.1.10:/kv
+    client: vast
+    transport: rdma
+    vips: 172.16.1.10-172.16.1.25
+    nics: auto
+    options: {nconnect: 16}
+routing: auto
+tuning: {max_io_threads: 8}
+workload: {kind: kv-cache, chunk_bytes: 48MiB}
+"""
+
+
+def test_every_key() -> None:
+    found = read(CONTRACT, "i.yaml")
+    assert found.path == "i.yaml"
+    assert found.lines == {"execution.max_io_threads": 18}
+    assert found.intent == Intent(
+        compat="forbid",
+        mounts=(
+            MountIntent(target="/mnt/nvme", expect="direct"),
+            MountIntent(
+                target="/vast/kv",
+                type="nfs",
+                source="172.16.1.10:/kv",
+                client="vast",
+                transport="rdma",
+                vips="172.16.1.10-172.16.1.25",
+                options={"nconnect": 16},
+            ),
+        ),
+        tuning={"execution.max_io_threads": 8},
+        workload=Workload(chunk_bytes=48 * 1024 * 1024),
+    )
+
+
+def test_words_that_yaml_would_retype() -> None:
+    """YAML 1.1 takes off for false, 1.20 for 1.2 and 0x1f for 31."""
+    found = read(
+        "routing: off\ngds_version: 1.20\ntuning: {rdma_access_mask: 0x1f}\ngpus: [0, '0000:3B:00.0']", "i"
+    ).intent
+    assert (found.routing, found.gds_version) == ("off", "1.20")
+    assert found.tuning == {"properties.rdma_access_mask": "0x1f"}
+    assert found.gpus == (0, "0000:3b:00.0")
+
+
+def test_nested_and_dotted_tuning() -> None:
+    text = "tuning:\n  execution: {max_io_queue_depth: 64}\n  properties.posix_pool_slab_count: [1, 2, 3]\n"
+    found = read(text, "i")
+    assert found.intent.tuning == {"execution.max_io_queue_depth": 64, "properties.posix_pool_slab_count": [1, 2, 3]}
+    assert found.lines == {"execution.max_io_queue_depth": 2, "properties.posix_pool_slab_count": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("mode: auto\nmoutns: []", 2, "did you mean 'mounts'"),
+        ("mounts:\n- target: /a\n  expct: direct", 3, "did you mean 'expect'"),
+        ("mounts:\n- target: /a\n  expect: dirct", 3, "did you mean 'direct'"),
+        ("mounts:\n- expect: direct", 2, "target is missing"),
+        ("mounts:\n- target: mnt", 2, "not an absolute path"),
+        ("mounts:\n- target: /a/../etc", 2, "plain path"),
+        ("mounts:\n- target: /a\n- target: /a/", 3, "named twice"),
+        ("mounts: []", 1, "empty list"),
+        ("mounts: {target: /a}", 1, "a list is wanted"),
+        ("mode: p2p", 1, "not one of auto, nvidia-fs, p2pdma, compat"),
+        ("mode: auto\nmode: compat", 2, "given twice"),
+        ("gds_version: 1.9", 1, "older than 1.11"),
+        ("gds_version: newest", 1, "not a GDS release"),
+        ("gpus: [first]", 1, "neither an index nor a PCI address"),
+        ("gpus: some", 1, "not one of all"),
+        ("routing: [SYS_MEM, GPU]", 1, "did you mean"),
+        ("routing: []", 1, "empty list"),
+        ("schema: gdsctl/intent/v2", 1, "the only schema"),
+        ("tuning:\n  max_io_thread: 3", 2, "did you mean"),
+        ("tuning:\n  use_compat_mode: true", 2, "the key is properties.allow_compat_mode"),
+        ("tuning:\n  rdma_dev_addr_list: [1.2.3.4]", 2, "could be any of"),
+        ("tuning:\n  max_io_threads:", 2, "no value"),
+        ("workload:\n  chunk_bytes: lots", 2, "not a size"),
+        ("mounts:\n- target: /a\n  vips: 1.2.3.9-1.2.3.4", 3, "not a range"),
+        ("mounts:\n- target: /a\n  options: {nconnect: '4,exec'}", 3, "value of a mount option"),
+        ('mounts:\n- target: "/a\\0b"', 2, "not an absolute path"),
+        ('mounts:\n- target: "/a\\ud800"', 2, "character"),
+        ("a: &x 1\nb: *x", 1, "anchors and aliases"),
+        ("mounts:\n  - [", 3, "not valid YAML"),
+        ("- 1", 1, "a mapping"),
+        ("mode: !!python/object:os.system x", 1, "not one of"),
+    ],
+)
+def test_errors_name_file_line_and_cure(text: str, line: int, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(text, "my intent.yaml")
+    assert str(caught.value).startswith(f"my intent.yaml:{line}: ")
+    assert words in str(caught.value)
+
+
+def test_bombs_are_refused_quickly() -> None:
+    bomb = "a: &a [x]\n" + "\n".join(
+        f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]" for n in range(20)
+    )
+    for text in (bomb, "[" * 10_000, "x: " + "y" * 2_000_000, "- a\n" * 200_000):
+        with pytest.raises(InputError):
+            read(text, "i")
+
+
+def test_empty_files_have_every_default() -> None:
+    for text in ("", "# nothing\n", "---\n", "mode:\n"):
+        assert read(text, "i").intent == Intent()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.text(max_size=12)
+        | st.sampled_from(["all", "auto", "/a", "direct"]),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["mode", "mounts", "target", "tuning", "gpus", "routing", "options", "max_io_threads", "é"]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_any_yaml_is_an_intent_or_an_input_error(value: object) -> None:
+    import yaml
+
+    try:
+        found = read(yaml.safe_dump(value), "i")
+    except InputError as error:
+        assert str(error).startswith("i")
+    else:
+        assert isinstance(found.intent, Intent)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=60))
+def test_any_text_is_an_intent_or_an_input_error(text: str) -> None:
+    try:
+        assert isinstance(read(text, "i").intent, Intent)
+    except InputError as error:
+        assert str(error).startswith("i")
