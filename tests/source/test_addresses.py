@@ -1,5 +1,8 @@
 """The mapping of addresses: subnets before are subnets after, and nothing changes its class."""
 
+# mypy: disable-error-code="union-attr,no-untyped-call,index"
+# An answer of another kind than the expected one fails the test by itself.
+
 from __future__ import annotations
 
 import ipaddress
@@ -42,7 +45,7 @@ def test_keeps_the_class_and_changes_the_rest(address, key):
 def test_what_is_no_secret_stays():
     mapping = Mapping4(b"k")
     for text in (
-        "0.0.0.0",
+        "0.0.0.0",  # noqa: S104 - nobody binds to it
         "127.0.0.1",
         "127.0.1.1",
         "255.255.255.255",

@@ -1,8 +1,12 @@
 """Archives: what tarfile writes is what the tree holds; what is hostile is refused or stays inside."""
 
+# mypy: disable-error-code="union-attr,no-untyped-call,index"
+# An answer of another kind than the expected one fails the test by itself.
+
 from __future__ import annotations
 
 import bz2
+import contextlib
 import errno
 import gzip
 import io
@@ -43,6 +47,16 @@ def opened(tmp_path, raw, name="a.bin"):
     path = tmp_path / name
     path.write_bytes(raw)
     return open_archive(str(path))
+
+
+def opened_or_refused(tmp_path, raw):
+    """None where it is refused with its name; any other exception fails the test."""
+    with contextlib.suppress(InputError):
+        return opened(tmp_path, raw)
+    with pytest.raises(InputError) as caught:
+        opened(tmp_path, raw)
+    assert caught.value.path == str(tmp_path / "a.bin")
+    return None
 
 
 PLAIN = tar_of(("sys/a/one", b"1\n"), ("sys/a/two", tarfile.SYMTYPE, "../b"), ("sys/b", b"x" * 5000))
@@ -179,12 +193,8 @@ def test_a_big_file_is_unreadable_but_the_rest_holds(tmp_path):
 def test_every_cut_is_an_input_error_or_a_shorter_archive(tmp_path, pack):
     raw = pack(PLAIN)
     for length in [*range(0, len(raw), max(1, len(raw) // 40)), len(raw) - 1]:
-        try:
-            files = opened(tmp_path, raw[:length])
-        except InputError as error:
-            assert error.path == str(tmp_path / "a.bin")
-        else:
-            assert files.content("sys/a/one") == b"1\n"
+        files = opened_or_refused(tmp_path, raw[:length])
+        assert files is None or files.content("sys/a/one") == b"1\n"
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -194,12 +204,8 @@ def test_every_cut_is_an_input_error_or_a_shorter_archive(tmp_path, pack):
 def test_a_flipped_bit_never_escapes_as_another_error(tmp_path, pack, at, bit):
     raw = bytearray(pack(PLAIN))
     raw[min(int(at * len(raw)), len(raw) - 1)] ^= 1 << bit
-    try:
-        files = opened(tmp_path, bytes(raw))
-    except InputError as error:
-        assert error.reason
-    else:
-        assert isinstance(files.listing(""), list)
+    files = opened_or_refused(tmp_path, bytes(raw))
+    assert files is None or isinstance(files.listing(""), list)
 
 
 def test_what_is_no_tar_archive(tmp_path):

@@ -1,5 +1,8 @@
 """Snapshots from pasted outputs, and nvidia-bug-report.log taken apart."""
 
+# mypy: disable-error-code="union-attr,no-untyped-call,index,arg-type"
+# An answer of another kind than the expected one fails the test by itself.
+
 from __future__ import annotations
 
 import gzip
@@ -95,7 +98,7 @@ def test_usage(tmp_path):
         with pytest.raises(UsageError):
             assemble(str(tmp_path / "out"), **wrong)
     for missing in (str(tmp_path / "none"), str(tmp_path)):
-        with pytest.raises(InputError, match="no such file|is a directory"):
+        with pytest.raises(InputError, match=r"no such file|is a directory"):
             assemble(str(tmp_path / "out"), dmesg=missing)
     assert os.listdir(tmp_path) == ["in"]
 
@@ -252,10 +255,7 @@ def test_hostile_reports(tmp_path, monkeypatch):
     monkeypatch.setattr(bug_report, "MAX_BYTES", 1000)
     with pytest.raises(InputError, match="unpacks to more"):
         bug_report.unpacked(gzip.compress(bytes(3 << 20)))
-    for damaged in (b"\x1f\x8b\x08\x00garbage garbage garbage", b"\x1f\x8b\xff\xff"):
-        try:
-            assert "NVIDIA" not in bug_report.unpacked(damaged)
-        except InputError as error:
-            assert error.exit_code == 4
+    with pytest.raises(InputError, match="damaged"):
+        bug_report.unpacked(b"\x1f\x8b\xff\xff and so on")
     with pytest.raises(InputError, match="not an nvidia-bug-report"):
         bug_report.split("")

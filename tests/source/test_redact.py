@@ -1,5 +1,8 @@
 """Redaction: no secret is left in any byte, what is equal stays equal, what is no secret stays."""
 
+# mypy: disable-error-code="union-attr,no-untyped-call,index,arg-type"
+# An answer of another kind than the expected one fails the test by itself.
+
 from __future__ import annotations
 
 import ipaddress

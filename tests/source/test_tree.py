@@ -1,5 +1,8 @@
 """A bare tree: what is absent, what was never captured, and links that never lead out (contract, section 1)."""
 
+# mypy: disable-error-code="union-attr,no-untyped-call,index,operator"
+# An answer of another kind than the expected one fails the test by itself.
+
 from __future__ import annotations
 
 import os
