@@ -51,7 +51,7 @@ def capture(
 
         for example in examples():
             kind = "synthetic" if example.synthetic else "captured"
-            sys.stdout.write(f"example:{example.name:<20} {kind:<10} {example.title}\n")
+            sys.stdout.write(f"example:{example.name:<20} {kind:<10} {example.title.partition('; synthetic')[0]}\n")
         return
     if out is None:
         raise UsageError("snapshot needs OUT: a folder to make, or an archive such as node.tar.gz")
