@@ -1,4 +1,4 @@
-"""Which files hold nothing but an identity."""
+"""Which files hold nothing but an identity, and which identities are no secret."""
 
 from __future__ import annotations
 
@@ -17,11 +17,29 @@ class SecretFile(Record, frozen=True, kw_only=True):
     source: str
 
 
+class PublicUuid(Record, frozen=True, kw_only=True):
+    """A UUID that names a kind of thing, the same on every machine."""
+
+    uuid: str
+    source: str
+
+
 class _Table(Record, frozen=True, kw_only=True):
     files: tuple[SecretFile, ...]
+    public: tuple[PublicUuid, ...]
+
+
+@cache
+def _table() -> _Table:
+    return load("redaction.toml", _Table)
 
 
 @cache
 def secret_files() -> dict[str, SecretFile]:
     """Rows by the last part of their path; a row of two parts also asks for the folder."""
-    return {row.match.rpartition("/")[2]: row for row in load("redaction.toml", _Table).files}
+    return {row.match.rpartition("/")[2]: row for row in _table().files}
+
+
+def public_digits() -> tuple[str, ...]:
+    """The 32 hexadecimal digits of UUIDs that stay."""
+    return tuple(row.uuid.replace("-", "") for row in _table().public)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gdsctl.data.redaction import SecretFile, secret_files
+from gdsctl.data.redaction import SecretFile, public_digits, secret_files
 from gdsctl.source.addresses import Mapping4, Mapping6, kept_bits
 from gdsctl.source.base import Output
 from gdsctl.source.writing import Capture
@@ -173,7 +173,7 @@ class _Names:
         self._counts: dict[str, int] = {}
         self._given: dict[tuple[str, str], str] = {}
         self._literals: dict[str, str] = {}
-        self._hexes: dict[str, str] = {}
+        self._hexes = {digits: digits for digits in public_digits()}
         self._addresses: set[int] = set()
         self._networks: set[ipaddress.IPv4Network] = set()
         self._mapping4: Mapping4 | None = None

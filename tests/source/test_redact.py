@@ -296,6 +296,8 @@ def test_the_serial_number_in_configuration_space():
         "deadbeefdeadbeef 0x00000000fee00018",
         "netmask 255.255.255.0 gateway 0.0.0.0 lo 127.0.0.1 ::1 ff02::1",
         "numa 0-31,64-95 10.5 GT/s 8.0 GT/s",
+        "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c",
+        "ID_PART_ENTRY_TYPE=0fc63daf-8483-4772-8e79-3d69d8477de4",
     ],
 )
 def test_looks_like_a_secret_and_is_none(words):
