@@ -142,6 +142,8 @@ def _because(reasons: Iterator[Judged] | list[Judged] | tuple[Judged, ...]) -> s
 
 def _confirmed(view: View, route: RouteName, storage: Storage) -> str | None:
     """A second, independent witness that a direct route works here, or None."""
+    if not view.config.known:
+        return None  # cufile.json may forbid it
     node = view.node
     if route == "nvidia-fs" and storage.hook and storage.hook in (node.nvidia_fs.registered or ()):
         return f"{storage.hook} is registered with nvidia-fs"

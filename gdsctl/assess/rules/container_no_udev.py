@@ -25,6 +25,7 @@ def check(view: View) -> Iterator[Verdict]:
             else Remedy(
                 text="Start udevd, so that /run/udev/data is filled.",
                 commands=("systemctl start systemd-udevd && udevadm trigger",),
+                risk="udev's rules run for every device",
             ),
         )
     elif inside:  # a host has one

@@ -37,6 +37,7 @@ RULE = Rule(
         text="Install the NVIDIA driver with the open kernel modules, and load it; its package has it loaded at boot.",
         commands=("modprobe nvidia",),
         persistent=False,
+        risk="nouveau must be kept from loading: it cannot share the GPU",
     ),
     source="NVIDIA GDS Troubleshooting Guide, 'Installing GPUDirect Storage'",
     blocks=("nvidia-fs", "p2pdma", "c2c", "rdma", "compat"),

@@ -34,6 +34,7 @@ RULE = Rule(
     remedy=Remedy(
         text=f"Use driver {limit('driver_uvm_refcount_fix').value} or newer, or a kernel before 6.15.",
         needs_reboot=True,
+        risk="nvidia_fs and other modules built against driver or kernel must be rebuilt",
     ),
     not_to_conclude="The boundary is drawn from reports: a driver just below it may carry the fix.",
     source=limit("driver_uvm_refcount_fix").source,

@@ -62,6 +62,7 @@ RULE = Rule(
         text="Mount with data=ordered written out, in fstab too; the root filesystem takes rootflags=data=ordered.",
         commands=("mount -o remount,data=ordered TARGET",),
         persistent=False,
+        risk="none: it is the kernel's default, only written out",
     ),
     not_to_conclude="The journal mode itself is right; only its mention is missing.",
     source="NVIDIA GDS Troubleshooting Guide, 'Adding or mounting an EXT4 file system'",

@@ -49,6 +49,7 @@ RULE = Rule(
     remedy=Remedy(
         text="Boot a kernel with CONFIG_PCI_P2PDMA=y (Ubuntu 6.2 or newer, RHEL 9.4), or use nvidia-fs.",
         needs_reboot=True,
+        risk="drivers built outside the kernel must be rebuilt for the new one",
     ),
     not_to_conclude="The version alone does not tell: distributions switch the option on and off.",
     source="libcufile 1.16 to 1.20, log text 'Kernel does not support PCIP2PDMA'; GDS Troubleshooting Guide, P2PDMA",

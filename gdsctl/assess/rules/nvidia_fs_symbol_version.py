@@ -7,20 +7,24 @@ from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
 
 _REBUILD = "dkms autoinstall && modprobe nvidia_fs"
+_RISK = "none: nvidia_fs is not loaded now"
 _SIGNS = {
     "disagrees about version of symbol": Remedy(
         text="Rebuild nvidia_fs against the NVIDIA driver that is loaded; a driver update asks for it.",
         commands=(_REBUILD,),
+        risk=_RISK,
     ),
     "Unknown symbol": Remedy(
         text="Load the NVIDIA driver first. If the message stays, the driver lacks the symbol: take an nvidia_fs that "
         "belongs to it, and rebuild.",
         commands=("modprobe nvidia && modprobe nvidia_fs",),
+        risk=_RISK,
     ),
     "no symbol version for": Remedy(
         text="The driver is loaded, but nvidia_fs was built without its symbol versions: rebuild it where the driver's "
         "Module.symvers is found (a compressed nvidia.ko hides them from nvidia_fs's build).",
         commands=(_REBUILD,),
+        risk=_RISK,
     ),
 }
 
@@ -50,6 +54,7 @@ RULE = Rule(
     remedy=Remedy(
         text="Load the NVIDIA driver first; if the message stays, rebuild nvidia_fs against the driver that is loaded.",
         commands=(_REBUILD,),
+        risk=_RISK,
     ),
     source="GDS Release Notes (driver 580.82.05 changed the symbol versions); Linux kernel/module/version.c",
     blocks=("nvidia-fs",),

@@ -27,6 +27,7 @@ RULE = Rule(
     remedy=Remedy(
         text="Update nvidia_fs to the release that belongs to the CUDA toolkit, and load it.",
         commands=("modprobe -r nvidia_fs && modprobe nvidia_fs",),
+        risk="unloading fails while a process uses cuFile",
     ),
     not_to_conclude="'libcufile version: 2.12' in gdscheck is the number of the interface, not of the package.",
     source=limit("nvidia_fs_minimum").source,

@@ -45,6 +45,7 @@ RULE = Rule(
     remedy=Remedy(
         text="Reseat the card or cable, look at the slot's firmware settings, and see whether the errors come back (AER in the kernel log).",
         needs_reboot=True,
+        risk="reseating needs a halt of the node",
     ),
     not_to_conclude="A GPU at 2.5 GT/s is idle, not broken; its width does not change at rest.",
     source="PCI Express Base Specification, link training; Linux sysfs current_link_speed, max_link_speed",

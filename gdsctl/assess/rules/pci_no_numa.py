@@ -45,6 +45,7 @@ RULE = Rule(
     remedy=Remedy(
         text="Update the firmware; in a virtual machine let the hypervisor give the guest a NUMA topology.",
         needs_reboot=True,
+        risk="a firmware update can reset its settings",
     ),
     not_to_conclude="-1 is not node 0.",
     source="Linux sysfs numa_node; libcufile 1.20 takes -1 on both sides as equal",

@@ -38,6 +38,7 @@ RULE = Rule(
     remedy=Remedy(
         text="Enrol the signing key (mokutil --import, then confirm at the console), or sign the module.",
         needs_reboot=True,
+        risk="an enrolled key lets every module that it signed be loaded",
     ),
     source="Linux Documentation/admin-guide/module-signing.rst",
     check=check,

@@ -37,7 +37,9 @@ RULE = Rule(
     "nvidia_fs with 5004.",
     look_at=("cat /proc/driver/nvidia-fs/version", "modinfo -F version nvidia_fs"),
     remedy=Remedy(
-        text="Reload the module when no process uses cuFile.", commands=("modprobe -r nvidia_fs && modprobe nvidia_fs",)
+        text="Reload the module when no process uses cuFile.",
+        commands=("modprobe -r nvidia_fs && modprobe nvidia_fs",),
+        risk="unloading fails while a process uses cuFile",
     ),
     not_to_conclude="The 2.12 that gdscheck prints as libcufile version is the number of the interface.",
     source="libcufile, error 5004 DRIVER_VERSION_MISMATCH, observed",

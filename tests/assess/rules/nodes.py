@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from gdsctl.model.devices import Backing, Block, Gpu, Mount, Nic, Nvme, NvLink
+from gdsctl.model.devices import Backing, Block, Gpu, Mount, Nic, NvLink, Nvme
 from gdsctl.model.node import Node, Numa, NumaNode, Pci, SourceInfo
 from gdsctl.model.pci import Acs
 from gdsctl.model.software import (
