@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from gdsctl.model.judgement import PairClass
@@ -16,6 +16,7 @@ _DEEPEST = 256  # buses of a domain: a longer chain of bridges is a loop
 # of 256 bytes, 242 of them not CRC and FEC.
 _ENCODING: dict[float, float] = {2.5: 8 / 10, 5.0: 8 / 10, 64.0: 242 / 256}
 _ENCODING_128B130B = 128 / 130
+_GENERATION: dict[float, int] = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 _GPU_CLASSES = ("0300", "0302", "0380", "1200", "0b40")
 
@@ -225,6 +226,48 @@ class Topology:
         if link.max_speed_gts and (is_gpu(device) or not speed):
             speed = min(link.max_speed_gts, above.max_speed_gts or link.max_speed_gts)
         return link_gbs(speed, width) if speed and width else None
+
+    def libcufile_rank(
+        self, gpu: str, peer: str, sockets: Mapping[int, int | None], *, release: tuple[int, int] = (1, 20)
+    ) -> int | None:
+        """How far libcufile takes a peer to be, less being nearer; None where NUMA nodes' `sockets` or bridges are not known.
+
+        Below one root port the PCIe edges between the two; else 128 in one NUMA node, 256 in one socket, 384 beyond.
+        Neither names a node: 128; only one does: 128 from release 1.20 on, 256 before. From 1.19 on all functions
+        right on root buses are 2 apart, whatever their host bridges. ACS and the IOMMU do not count. Observed of libcufile 1.17 to
+        1.20 without nvidia-fs, whose table it takes instead; not observed: VMD domains, releases before.
+        """
+        ends = [self._devices.get(gpu), self._devices.get(peer)]
+        if not all(end and self.whole(end.address) for end in ends):
+            return None
+        path = self.path(gpu, peer)
+        if path.common is not None or (release >= (1, 19) and not (path.up or path.down)):
+            return len(path.up) + len(path.down) + 2
+        nodes = {end.numa_node for end in ends if end}
+        if len(nodes) == 1:
+            return 128
+        if None in nodes:
+            return 128 if release >= (1, 20) else 256
+        homes = {sockets.get(node) for node in nodes if node is not None}
+        if None in homes:
+            return None
+        return 256 if len(homes) == 1 else 384
+
+    def libcufile_order(
+        self, gpu: str, peers: Iterable[str], sockets: Mapping[int, int | None], *, release: tuple[int, int] = (1, 20)
+    ) -> tuple[tuple[str, ...], ...]:
+        """Peers as libcufile prefers them, best first, equals together; those of unknown rank are left out.
+
+        At equal rank the greater width x generation of the current link wins; a link that is not known counts nothing.
+        """
+        groups: dict[tuple[int, int], list[str]] = {}
+        for peer in peers:
+            rank = self.libcufile_rank(gpu, peer, sockets, release=release)
+            if rank is not None:
+                link = self._devices[peer].link
+                lanes = (link.width or 0) * _GENERATION.get(link.speed_gts or 0, 0)
+                groups.setdefault((rank, -lanes), []).append(peer)
+        return tuple(tuple(group) for _, group in sorted(groups.items()))
 
     def flattened(self, gpus: Iterable[str], virtualization: str | None) -> str | None:
         """Why a guest's tree tells nothing of the real one; None on real hardware and where GPUs sit below switches."""
