@@ -15,7 +15,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="cufile.alignment",
     severity="error",
-    problem="a size in cufile.json has the wrong multiple",
+    problem="a size in cufile.json is no multiple of what the library asks for",
     why="max_direct_io_size_kb and per_buffer_cache_size_kb must be multiples of 64 (documents say 4), other sizes of 4; the file is refused otherwise.",
     look_at=("gdsctl lint", "cat /etc/cufile.json"),
     remedy=Remedy(text="Round to the multiple that is named."),

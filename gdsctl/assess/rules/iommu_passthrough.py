@@ -27,11 +27,11 @@ RULE = Rule(
     "switch ACS on at every port that has it, and that sends peer traffic through the root complex.",
     look_at=("cat /sys/kernel/iommu_groups/*/type | sort | uniq -c", "lspci -vvv | grep ACSCtl"),
     remedy=Remedy(
-        text="Nothing has to change; to gain the last bit, boot with the IOMMU off where nothing needs it.",
+        text="Nothing has to change. Where nothing needs the IOMMU, the node may be booted with it off.",
         needs_reboot=True,
         risk="devices handed to virtual machines or user-space drivers (VFIO, DPDK) need the IOMMU on",
     ),
     not_to_conclude="gdscheck prints 'Pass-through or enabled' for both states: it cannot tell them apart.",
-    source="GDS Troubleshooting Guide, IOMMU; Linux drivers/pci/ats.c and acs, pci_request_acs()",
+    source="GDS Troubleshooting Guide, IOMMU; Linux drivers/pci/pci.c, pci_request_acs()",
     check=check,
 )

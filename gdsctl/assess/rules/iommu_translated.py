@@ -63,7 +63,8 @@ RULE = Rule(
     id="iommu.translated",
     severity="warning",
     problem="the IOMMU translates addresses",
-    why="With translation on, requests between devices are sent up to the root complex, and the kernel switches ACS on. "
+    why="Requests between devices that pass the root complex are translated there, which can fail and costs speed; below a "
+    "common switch they do not meet the IOMMU, but an active one makes the kernel switch ACS on, and that sends them up. "
     "NVIDIA supports GDS with the IOMMU off or, on some platforms, in passthrough.",
     look_at=("cat /sys/kernel/iommu_groups/*/type | sort | uniq -c", "cat /proc/cmdline", "gdscheck -p | grep IOMMU"),
     remedy=Remedy(

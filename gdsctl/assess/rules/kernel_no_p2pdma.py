@@ -47,7 +47,7 @@ RULE = Rule(
     "cufile.json says.",
     look_at=("grep pci_p2pdma_add_resource /proc/kallsyms", "grep CONFIG_PCI_P2PDMA /boot/config-$(uname -r)"),
     remedy=Remedy(
-        text="Boot a kernel with CONFIG_PCI_P2PDMA=y (Ubuntu 6.2 or newer, RHEL 9.4), or use nvidia-fs.",
+        text="Boot a kernel with CONFIG_PCI_P2PDMA=y (6.2 or newer, or RHEL 9.4's 5.14), or use nvidia-fs.",
         needs_reboot=True,
         risk="drivers built outside the kernel must be rebuilt for the new one",
     ),

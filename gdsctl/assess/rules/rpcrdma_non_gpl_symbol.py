@@ -27,14 +27,14 @@ RULE = Rule(
     id="rpcrdma.non-gpl-symbol",
     severity="error",
     problem="rpcrdma was refused because of a symbol's licence",
-    why="A patched rpcrdma calls into nvidia_fs; where one of the two exports a symbol to GPL modules only and the other is "
-    "not one, the kernel refuses to bind them and NFS over RDMA does not go direct.",
+    why="nvidia_fs asks the kernel for rpcrdma's hooks by name. Kernels from 6.6 on (and stable ones) hand out only symbols "
+    "that are exported to GPL modules; an rpcrdma that exports its hooks to all is refused, and NFS does not go direct.",
     look_at=("dmesg | grep rpcrdma", "modinfo -F license rpcrdma nvidia_fs nvidia"),
     remedy=Remedy(
-        text="Take rpcrdma and nvidia_fs from releases that belong together, with the open NVIDIA driver.",
+        text="Take an rpcrdma that exports its hooks with EXPORT_SYMBOL_GPL: a newer VAST NFS client or DOCA-OFED.",
         risk="all NFS over RDMA mounts must be unmounted",
     ),
-    source="Linux kernel/module/main.c, resolve_symbol(); field reports with MLNX_OFED's nfsrdma",
+    source="Linux kernel/module/main.c, __symbol_get(); field reports with MLNX_OFED's nfsrdma",
     blocks=("nvidia-fs",),
     after=("nvidia-fs.proprietary-driver",),
     check=check,

@@ -320,7 +320,7 @@ near_miss(
 )
 silent("driver.pending-reboot", fs({"nvidia_driver.modprobe_registry_dwords": None}), NOTHING_HANGS)
 
-PROPRIETARY = {"nvidia_driver.kind": "proprietary"}
+PROPRIETARY: dict[str, object] = {"nvidia_driver.kind": "proprietary"}
 raised("driver.proprietary", fs(PROPRIETARY), "nvidia", severity="error")
 raised("driver.proprietary", fs(PROPRIETARY | {"nvidia_fs.version": "2.17.3"}), "nvidia", severity="warning")
 near_miss("driver.proprietary", fs(UNLOADED | {"nvidia_driver.kind": "unknown"}), "no driver, so no kind")
@@ -688,7 +688,7 @@ near_miss(
 )
 unsure("nvidia-fs.not-loaded", fs({"nvidia_fs.loaded": None}), ALL)
 
-NOT_LOADED = {"nvidia_fs.loaded": False, "nvidia_fs.version": None}
+NOT_LOADED: dict[str, object] = {"nvidia_fs.loaded": False, "nvidia_fs.version": None}
 GPL = "nvidia_fs: module using GPL-only symbols uses symbols from proprietary module nvidia."
 raised("nvidia-fs.proprietary-driver", fs(PROPRIETARY | NOT_LOADED), "nvidia_fs", ALL)
 raised("nvidia-fs.proprietary-driver", log(fs(NOT_LOADED | {"nvidia_driver.kind": "unknown"}), GPL), "nvidia_fs", ALL)

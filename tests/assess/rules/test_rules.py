@@ -151,6 +151,30 @@ def test_a_healthy_node_raises_no_warning_and_all_its_routes_are_direct(p2pdma: 
     assert all(route.blockers == () or p2pdma for route in judged.routes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "route", "blocker"),
+    [
+        ({"nvidia_driver.registry_dwords": {}}, "compat", "driver.registry-key-missing"),
+        ({"platform.symbols": {"pci_p2pdma_add_resource": False}}, "compat", "kernel.no-p2pdma"),
+        ({"nvidia_driver.registry_dwords": None}, "unknown", "driver.registry-key-missing"),
+        ({"container.has_udev_db": False}, "none", "container.no-udev"),
+    ],
+)
+def test_a_drive_set_up_for_p2pdma_alone_does_not_fall_to_nvidia_fs(
+    changes: dict[str, object], route: str, blocker: str
+) -> None:
+    """Its nvme is the stock one, so that nvidia-fs is no second way."""
+    told = [r for r in assess(but(healthy(p2pdma=True), changes)).routes if r.mount == NVME]
+    assert [(r.route, blocker in r.blockers) for r in told] == [(route, True)] * 2
+
+
+def test_forbidden_compat_mode_leaves_no_route_where_none_is_direct() -> None:
+    node = but(healthy(), {"nvidia_fs.loaded": False})
+    assert {r.route for r in assess(node).routes} == {"compat"}
+    strict = cufile(node, {"properties": {"allow_compat_mode": False}})
+    assert {r.route for r in assess(strict).routes} == {"none"}
+
+
 def test_a_node_without_gpus_is_told_nothing_of_its_storage() -> None:
     node = healthy()
     bare = but(
