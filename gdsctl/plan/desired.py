@@ -74,8 +74,8 @@ class _Draft(Record, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> tuple[int, int, int, int]:
-        """Unmet first, then what cannot be told, then reboots, then steps."""
-        return self.fails, self.unknown, sum(step.needs_reboot for step in self.plan.steps), len(self.plan.steps)
+        """Unmet first, then reboots, then what cannot be told, then steps: no reboot for a fact that a look would give."""
+        return self.fails, sum(step.needs_reboot for step in self.plan.steps), self.unknown, len(self.plan.steps)
 
 
 def _best(now: Context, context: Context, wishes: tuple[MountPlan, ...]) -> Plan:

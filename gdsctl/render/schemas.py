@@ -8,7 +8,7 @@ import msgspec
 
 from gdsctl.model.node import Report
 from gdsctl.plan.documents import PlanReport, VerifyReport
-from gdsctl.plan.intent import Intent
+from gdsctl.plan.intent import SCHEMA, Intent
 from gdsctl.record import Record
 from gdsctl.source.snapshot import Manifest
 
@@ -24,9 +24,19 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def schema(name: str) -> dict[str, Any]:
     """JSON Schema (2020-12) of one document; raises KeyError for a name that is none."""
-    found = msgspec.json.schema(SCHEMAS[name], schema_hook=_hook)
+    found = msgspec.json.schema(SCHEMAS[name])
+    if name == "intent":
+        _as_written(found["$defs"])
     return {"$schema": _DIALECT, "$id": f"urn:gdsctl:schema:{name}:1", "title": f"gdsctl {name}", **found}
 
 
-def _hook(kind: type) -> dict[str, Any]:
-    raise NotImplementedError(kind)
+def _as_written(defs: dict[str, Any]) -> None:
+    """An operator may write more than the record keeps: sizes with a unit, a release without quotes, empty keys."""
+    defs["Intent"]["properties"]["schema"] = {"const": SCHEMA}
+    defs["Intent"]["properties"]["gds_version"] = {"type": ["string", "number"], "default": "auto"}
+    size = {"type": "string", "pattern": "^[0-9]+ ?(B|KiB|MiB|GiB|TiB|kB|MB|GB|TB)?$"}
+    defs["Workload"]["properties"]["chunk_bytes"]["anyOf"].append(size)
+    for part in ("Intent", "MountIntent", "Workload"):
+        for key, value in defs[part]["properties"].items():
+            if key not in defs[part].get("required", ()):
+                defs[part]["properties"][key] = {"anyOf": [value, {"type": "null"}]}

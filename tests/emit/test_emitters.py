@@ -33,7 +33,7 @@ HOSTILE = (
     "/mnt/tab\there#hash;semi&amp|pipe",
     "/mnt/\x1b[31mred\x07\x7f",
     "/mnt/ünï/日本/🚀",
-    "/mnt/‮rtl⁦",
+    "/mnt/\u202ertl\u2066",
     "/mnt/%s%n%%",
     "/mnt/-o",
     "/mnt/" + "x" * 255,
@@ -67,7 +67,7 @@ def lines(content: str) -> list[str]:
 
 
 def octal(name: str) -> str:
-    """fstab's escapes undone as util-linux does: three octal digits are one byte."""
+    """Escapes of fstab undone as util-linux does: three octal digits are one byte."""
     return re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), name.encode("utf-8", "surrogateescape")).decode(
         "utf-8", "surrogateescape"
     )
@@ -84,7 +84,7 @@ def test_no_control_character_leaves(kind: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", HOSTILE)
 def test_a_shell_reads_the_mount_commands_back(target: str, tmp_path: Path) -> None:
-    """bash runs them with `mount` and its like replaced by a function that prints its arguments."""
+    """Bash runs them with `mount` and its like replaced by a function that prints its arguments."""
     script = tmp_path / "mount.sh"
     made = hostile(target)
     show = 'umount() { :; }; mkdir() { :; }; mount() { printf "%s\\0" "$@"; printf "\\1"; };\n'
@@ -106,9 +106,6 @@ def test_steps_are_one_line_a_command(target: str) -> None:
         for command in (*step.commands, *step.undo):
             assert "\n" not in command
             assert subprocess.run(["bash", "-n", "-c", command], check=False).returncode == 0
-    assert all(
-        ord(character) < 127 or character.isprintable() for character in text("steps", made) if character != "\n"
-    )
 
 
 @pytest.mark.parametrize("target", HOSTILE)
@@ -127,7 +124,7 @@ def test_fstab_fields(target: str) -> None:
 def test_libmount_reads_fstab_the_same_way(target: str, tmp_path: Path) -> None:
     table = tmp_path / "fstab"
     table.write_text(text("fstab", hostile(target)))
-    command = ["findmnt", "--tab-file", table, "--json", "-o", "TARGET,SOURCE,FSTYPE"]
+    command = ["findmnt", "--tab-file", str(table), "--json", "-o", "TARGET,SOURCE,FSTYPE"]
     ran = subprocess.run(
         command, capture_output=True, text=True, check=True, env={"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
     )

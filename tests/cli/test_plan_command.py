@@ -1,0 +1,204 @@
+"""The commands as a user runs them: what is on stdout, what on stderr, which exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gdsctl.cli import run
+
+HGX, UNPATCHED, VM = "example:hgx-h100-vast", "example:nvme-unpatched", "example:vm-flattened"
+
+
+@pytest.fixture
+def intent(tmp_path: Path) -> Path:
+    path = tmp_path / "intent.yaml"
+    path.write_text("mounts: [{target: /vast/kv}]\ntuning: {max_io_threads: 7}\n")
+    return path
+
+
+def test_plan_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-S", HGX, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert next(iter(found["artifacts"])) == "cufile.json"
+    assert set(found) >= {
+        "schema_version",
+        "mode",
+        "intent",
+        "artifacts",
+        "steps",
+        "routes_now",
+        "routes_after",
+        "unmet",
+        "findings",
+    }
+    assert set(found["steps"][0]) == {"order", "what", "commands", "needs_reboot", "risk", "undo"}
+    assert set(found["artifacts"]["cufile.json"]) == {"path", "content", "reasons"}
+    assert run(["plan", "-S", HGX, "--format", "yaml"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == found
+    assert run(["plan", "-S", HGX]) == 0
+    assert "GPU_MEM_NVLINKS" in capsys.readouterr().out
+
+
+def test_one_artifact_alone_on_stdout(capsys: pytest.CaptureFixture[str], intent: Path, tmp_path: Path) -> None:
+    assert run(["plan", "-S", HGX, "--intent", str(intent), "--emit", "cufile.json"]) == 0
+    assert json.loads(capsys.readouterr().out)["execution"]["max_io_threads"] == 7
+    out = tmp_path / "c.json"
+    assert run(["plan", "-S", HGX, "--emit", "cufile.json", "--output", str(out)]) == 0
+    assert capsys.readouterr().out == ""
+    assert json.loads(out.read_text())["properties"]["rdma_dynamic_routing"] is True
+
+
+def test_output_dir(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "plan"
+    command = ["plan", "-S", UNPATCHED, "--emit", "all", "--output-dir", str(folder), "--format", "json"]
+    assert run(command) == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["cufile.json", "modprobe.conf", "steps.txt"]
+    assert set(json.loads(capsys.readouterr().out)["artifacts"]) == {"cufile.json", "modprobe", "steps"}
+    assert run(command) == 0  # the same contents again
+    (folder / "cufile.json").write_text("mine")
+    assert run(command) == 2
+    assert "--force" in capsys.readouterr().err
+    assert (folder / "cufile.json").read_text() == "mine"
+    assert run([*command, "--force"]) == 0
+    assert json.loads((folder / "cufile.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--emit", "cufile.json", "--emit", "fstab"], 2, "--output-dir"),
+        (["--emit", "all"], 2, "--output-dir"),
+        (["--emit", "pod"], 2, "not built yet"),
+        (["--emit", "cufile"], 2, "did you mean"),
+        (["--mode", "fast"], 2, "not one of auto"),
+        (["--force"], 2, "--output-dir"),
+        (["--intent", "/no/such/file"], 4, "/no/such/file: no such file"),
+        (["--intent", "/"], 4, "is a directory"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-S", HGX, *arguments]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_wrong_intent_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "i.yaml"
+    path.write_text("mode: auto\nmonts: []\n")
+    for command in ("plan", "verify"):
+        assert run([command, "-S", HGX, "--intent", str(path)]) == 4
+        assert capsys.readouterr().err == f"gdsctl: {path}:2: unknown key 'monts'; did you mean 'mounts'?\n"
+    path.write_bytes(b"mode: \xff\n")
+    assert run(["plan", "-S", HGX, "--intent", str(path)]) == 4
+
+
+def test_unmet_is_exit_1_and_told_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-S", VM, "--emit", "cufile.json"]) == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out)
+    assert "route:/mnt/resource_nvme (8 GPUs)" in said.err
+
+
+def test_verify_exit_codes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["verify", "-S", HGX, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == "pass"
+    assert set(found) >= {"schema_version", "verdict", "requirements", "routes", "drift", "findings"}
+    assert {"id", "subject", "status", "evidence", "finding"} <= set(found["requirements"][0])
+    assert run(["verify", "-S", VM, "--format", "yaml"]) == 1
+    assert yaml.safe_load(capsys.readouterr().out)["verdict"] == "fail"
+    (tmp_path / "sys").mkdir()
+    (tmp_path / "proc").mkdir()
+    assert run(["verify", "-S", str(tmp_path)]) == 3
+    assert "gdsctl: unknown: " in capsys.readouterr().err
+    assert run(["verify", "-S", HGX, "--baseline", HGX]) == 0
+    assert run(["verify", "-S", HGX, "--baseline", "/no/such"]) == 4
+    assert run(["verify", "-S", HGX, "--format", "junit"]) == 2
+
+
+def test_verify_after_the_plan_was_carried_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, intent: Path
+) -> None:
+    """The emitted file, put into a tree: its drift from the plan is none; one key changed is drift."""
+    tree = tmp_path / "tree"
+    (tree / "etc").mkdir(parents=True)
+    (tree / "proc" / "self").mkdir(parents=True)
+    (tree / "sys").mkdir()
+    installed = tree / "etc" / "cufile.json"
+    assert run(["plan", "-S", str(tree), "--intent", str(intent), "--emit", "cufile.json", "-o", str(installed)]) == 3
+    run(["verify", "-S", str(tree), "--intent", str(intent), "--format", "json"])
+    capsys.readouterr()
+    run(["verify", "-S", str(tree), "--intent", str(intent), "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["drift"] == []
+    installed.write_text(installed.read_text().replace('"max_io_threads": 7', '"max_io_threads": 6'))
+    assert run(["verify", "-S", str(tree), "--intent", str(intent), "--format", "json"]) == 1
+    (entry,) = json.loads(capsys.readouterr().out)["drift"]
+    assert (entry["key"], entry["installed"], entry["planned"]) == ("execution.max_io_threads", 6, 7)
+
+
+def test_waivers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text("- {id: nvme.unpatched, reason: r, owner: o, expires: 2000-01-01}\n")
+    assert run(["verify", "-S", HGX, "--waivers", str(path)]) == 1
+    assert "expired" in capsys.readouterr().out
+    path.write_text("- {id: nvme.unpached, reason: r, owner: o, expires: 2099-01-01}\n")
+    assert run(["verify", "-S", HGX, "--waivers", str(path)]) == 4
+
+
+# --- lint ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code", "words"),
+    [
+        ('{"execution": {"max_io_threads": 4}}', [], 0, "nothing wrong"),
+        ('{"execution": {\n  "max_io_threads": 64}}', ["--gds-version", "1.14"], 1, ":2:3: critical cufile.range"),
+        ('{"execution": {"max_io_threads": 64}}', ["--gds-version", "1.20"], 0, "nothing wrong"),
+        ('{"properties": {"use_compat_mode": false}}', [], 0, "cufile.label-not-key"),
+        ('{"properties": {"use_compat_mode": false}}', ["--strict"], 1, "cufile.label-not-key"),
+        ('{"a": 1,}', [], 1, "cufile.syntax"),
+        ("", [], 1, "cufile.syntax"),
+    ],
+)
+def test_lint(text: str, options: list[str], code: int, words: str, tmp_path: Path) -> None:
+    path, out = tmp_path / "c.json", tmp_path / "out"
+    path.write_text(text)
+    assert run(["lint", str(path), "--output", str(out), *options]) == code
+    assert words in " ".join(out.read_text().split())
+
+
+def test_lint_json_and_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "c.json"
+    path.write_bytes(b'{"logging": {"level": "\xff"}}')
+    assert run(["lint", str(path), "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [problem["id"] for problem in found["problems"]] == ["cufile.syntax"]
+    assert found["files"] == [str(path)]
+
+
+def test_lint_of_a_node(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["lint", "-S", HGX]) == 0
+    assert "/etc/cufile.json" in capsys.readouterr().out
+    (tmp_path / "sys").mkdir()
+    assert run(["lint", "-S", str(tmp_path)]) == 3
+    assert "settle with: cat /etc/cufile.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["/no/such/file"], 4),
+        (["--gds-version", "new"], 2),
+        (["x.json", "-S", HGX], 2),
+        (["-S", "example:none"], 2),
+    ],
+)
+def test_lint_usage(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lint", *arguments]) == code
+    assert capsys.readouterr().err.startswith("gdsctl: ")

@@ -1,0 +1,83 @@
+"""Every cufile.json that a plan writes, opened by libcufile itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gdsctl import emit
+from gdsctl.assess.assessment import assess
+from gdsctl.model.node import Node
+from gdsctl.plan.desired import plan
+from gdsctl.plan.intent import Mode
+from tests.planned_nodes import changed, example, local, unknown, wanted
+
+if TYPE_CHECKING:
+    from tests.oracle.conftest import Libcufile
+
+pytestmark = pytest.mark.oracle
+
+INTENTS = {
+    "none": None,
+    "strict": "compat: forbid\nrouting: [GPU_MEM_NVLINKS, SYS_MEM]\ntuning: {max_io_threads: 16, io_batchsize: 64}",
+    "low": "tuning: {max_direct_io_size_kb: 256, posix_pool_slab_size_kb: [4, 8], posix_pool_slab_count: [2, 2]}",
+}
+MODES: tuple[Mode, ...] = ("nvidia-fs", "p2pdma", "compat")
+
+
+def nodes() -> dict[str, Node]:
+    hgx = example("hgx-h100-vast").node
+    kv = next(mount for mount in hgx.mounts if mount.target == "/vast/kv")
+    own = {ip: nic.rdma_device or "" for nic in hgx.nics for ip in nic.ipv4}
+    halves = tuple(
+        msgspec.structs.replace(
+            kv,
+            target=f"/vast/{at} '\"\\ünï",
+            backing=msgspec.structs.replace(kv.backing, nics=(own[f"172.16.1.4{at}"],)),
+        )
+        for at in (1, 2)
+    )
+    grace = local(arch="aarch64", hook="stock", gpu="NVIDIA GH200 480GB")
+    return {
+        "hgx": hgx,
+        "hgx, a table by mount": changed(hgx, mounts=halves),
+        "raid": example("pcie-nvme-raid").node,
+        "unpatched": example("nvme-unpatched").node,
+        "vm": example("vm-flattened").node,
+        "grace": changed(grace, gpus=tuple(msgspec.structs.replace(gpu, c2c=True) for gpu in grace.gpus)),
+        "local": local(),
+        "nothing known": unknown(),
+    }
+
+
+@pytest.mark.parametrize("intent", list(INTENTS))
+def test_every_planned_file_is_clean(libcufile: Libcufile, intent: str) -> None:
+    """Accepted, opened, nothing complained of, changed or unknown, for each node and mode; equal files are asked once."""
+    release = ".".join(libcufile.version.split(".")[:2])
+    seen: dict[str, str] = {}
+    for name, node in nodes().items():
+        as_if = changed(node, gds=msgspec.structs.replace(node.gds, version=f"{release}.0"))
+        for mode in MODES:
+            made = plan(assess(as_if), wanted(INTENTS[intent]), mode)
+            seen.setdefault(emit.EMITTERS["cufile.json"].emit(made).content, f"{name}, {mode}")
+    assert len(seen) >= 4
+    for content, which in seen.items():
+        answer = libcufile.ask(content, unknown=True)
+        assert answer["clean"], (
+            which,
+            answer.get("reason"),
+            answer["complaints"],
+            answer["changed"],
+            answer["unknown"],
+        )
+
+
+def test_a_plan_for_an_unknown_release_opens_everywhere(libcufile: Libcufile) -> None:
+    """Newer keys are passed over by an older library; no value may be outside its ranges."""
+    made = plan(assess(local(version=None)), wanted())
+    answer = libcufile.ask(emit.EMITTERS["cufile.json"].emit(made).content, unknown=False)
+    assert answer["accepted"]
+    assert answer["opened"]
+    assert not answer["changed"] or set(answer["changed"]) <= {"logging.level"}
