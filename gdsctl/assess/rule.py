@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Evidence, Remedy, RouteName, Severity
@@ -12,6 +12,11 @@ from gdsctl.record import Record
 def seen(fact: str, value: object, source: str) -> tuple[Evidence, ...]:
     """One piece of evidence; join several with +."""
     return (Evidence(fact=fact, value=str(value), source=source),)
+
+
+def some(names: Sequence[str]) -> str:
+    """Names for a sentence: three at most are told, of more the first two and how many there are besides."""
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
 
 
 class Scope(Record, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen, some
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
 
@@ -17,10 +17,9 @@ def check(view: View) -> Iterator[Verdict]:
             targets[mount.target] = None
             layers.update(dict.fromkeys(found))
     if targets and not view.gpuless:
-        named = ", ".join(targets)
         yield Fail(
-            subject=named,
-            message=f"on device-mapper (LVM, LUKS or multipath): {named}",
+            subject=", ".join(targets),
+            message=f"on device-mapper (LVM, LUKS or multipath): {some(tuple(targets))}",
             evidence=seen("layers", ", ".join(layers) or "device-mapper", "/sys/class/block"),
             scope=Scope(mounts=frozenset(targets)),
         )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen, some
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
 
@@ -10,10 +10,9 @@ from gdsctl.model.judgement import Remedy
 def check(view: View) -> Iterator[Verdict]:
     mounts = [mount for mount in view.mounts if mount.backing.kind == "overlay"]
     if mounts and not view.gpuless:
-        named = ", ".join(mount.target for mount in mounts)
         yield Fail(
-            subject=named,
-            message=f"on an overlay, where cuFile finds no device: {named}",
+            subject=", ".join(mount.target for mount in mounts),
+            message=f"on an overlay, where cuFile finds no device: {some([mount.target for mount in mounts])}",
             evidence=tuple(e for m in mounts for e in seen(m.target, m.fstype, "/proc/self/mountinfo")),
             scope=Scope(mounts=frozenset(mount.target for mount in mounts)),
         )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
+from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen, some
 from gdsctl.assess.view import Storage, View
 from gdsctl.data.limits import numbers
 from gdsctl.model.judgement import Remedy
@@ -34,7 +34,7 @@ def _fail(reason: str, storages: list[Storage], *, version: str | None = None) -
     targets = [storage.mount.target for storage in storages]
     return Fail(
         subject=", ".join(targets),
-        message=f"{reason}: {', '.join(targets)}",
+        message=f"{reason}: {some(targets)}",
         evidence=tuple(e for s in storages for e in seen(s.mount.target, s.mount.fstype, "/proc/self/mountinfo"))
         + (seen("GDS", version, "libcufile") if version else ()),
         scope=Scope(mounts=frozenset(targets)),

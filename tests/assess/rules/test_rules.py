@@ -18,10 +18,11 @@ from gdsctl.assess.engine import in_dependency_order
 from gdsctl.assess.rule import Rule, Scope
 from gdsctl.assess.rules import MODULES, explanation, ids, rules
 from gdsctl.assess.view import gpu_key
+from gdsctl.model.devices import Backing, Mount
 from gdsctl.model.judgement import Finding, Remedy
 from gdsctl.model.node import Node
 from tests.assess.rules.cases import CASES, Case
-from tests.assess.rules.nodes import NFS, NVME, but, healthy, on_array
+from tests.assess.rules.nodes import NFS, NVME, but, cufile, healthy, mounted, on_array
 
 DIRECT = {"nvidia-fs", "p2pdma", "c2c", "rdma"}
 # The project's contract, findings that inspect raises; those of `app` belong to applications.
@@ -173,6 +174,18 @@ def test_forbidden_compat_mode_leaves_no_route_where_none_is_direct() -> None:
     assert {r.route for r in assess(node).routes} == {"compat"}
     strict = cufile(node, {"properties": {"allow_compat_mode": False}})
     assert {r.route for r in assess(strict).routes} == {"none"}
+
+
+def test_many_small_mounts_make_one_finding_with_a_short_message() -> None:
+    tmpfs = Backing(kind="tmpfs")
+    targets = [f"/run/user/{number}" for number in range(40)]
+    node = mounted(
+        but(healthy(), {"gds.version": "1.17.0"}), *(Mount(target=t, fstype="tmpfs", backing=tmpfs) for t in targets)
+    )
+    told = [finding for finding in assess(node).findings if finding.severity == "info"]
+    assert [finding.id for finding in told] == ["fs.tmpfs"]
+    assert told[0].subject == ", ".join(targets)
+    assert told[0].message == "files are in host memory at /run/user/0, /run/user/1 and 38 more"
 
 
 def test_a_node_without_gpus_is_told_nothing_of_its_storage() -> None:
