@@ -70,7 +70,31 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Nic, ...]:
         for name in netdevs.get(None, [])
         if not network.netdevs[name].startswith("/sys/devices/virtual/")
     ]
-    return _bonded(tuple(nics))
+    return _bonded(_with_the_tools_pairs(reader, tuple(nics)))
+
+
+def _with_the_tools_pairs(reader: Reader, nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
+    """RDMA devices that sysfs shows no netdev for, completed by `ibdev2netdev`; its devices alone where sysfs has none."""
+    if nics and all(nic.netdevs or not nic.rdma_device for nic in nics):
+        return nics
+    told = reader.printed("ibdev2netdev", infiniband.parse_ibdev2netdev)
+    if isinstance(told, Missing):
+        return nics
+    netdevs: dict[str, tuple[str, ...]] = {}
+    states: dict[str, str] = {}
+    for port in told.ports:
+        netdevs[port.rdma_device] = (*netdevs.get(port.rdma_device, ()), port.netdev)
+        if port.state:
+            states.setdefault(port.rdma_device, port.state)
+    if not nics:
+        return tuple(
+            Nic(address=None, rdma_device=name, netdevs=names, state=states.get(name))
+            for name, names in netdevs.items()
+        )
+    return tuple(
+        nic if nic.netdevs else msgspec.structs.replace(nic, netdevs=netdevs.get(nic.rdma_device or "", ()))
+        for nic in nics
+    )
 
 
 def _nic(

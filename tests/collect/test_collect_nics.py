@@ -147,3 +147,13 @@ def test_function_without_driver_is_still_a_peer(machine: Machine) -> None:
 
 def test_vendor_names() -> None:
     assert (vendor("15b3"), vendor("abcd"), vendor(None)) == ("Mellanox", "abcd", None)
+
+
+def test_ibdev2netdev_completes_what_sysfs_does_not_pair(machine: Machine) -> None:
+    printed = {"ibdev2netdev": "mlx5_0 port 1 ==> ibs1 (Up)\nmlx5_1 port 1 ==> ens2 (Down)\n"}
+    alone = nics.collect(machine({"sys/class/net": dict}, outputs=printed), ())
+    assert [(nic.rdma_device, nic.netdevs, nic.state, nic.address) for nic in alone] == [
+        ("mlx5_0", ("ibs1",), "Up", None),
+        ("mlx5_1", ("ens2",), "Down", None),
+    ]
+    assert nics.collect(machine({"sys/class/net": dict}, outputs={"ibdev2netdev": "command not found"}), ()) == ()
