@@ -47,9 +47,14 @@ def entries(cmdline: str) -> tuple[Entry, ...]:
             for text in filter(None, value.split(";")):
                 entry = _entry(name, text)
                 found.append(entry._replace(void=void))
-                if not void and _place(entry.where) is None:
+                if not void and not readable(entry):
                     void = f"the kernel stops at {text!r}, which it cannot read"
     return tuple(found)
+
+
+def readable(entry: Entry) -> bool:
+    """Can the kernel make sense of it?"""
+    return _place(entry.where) is not None
 
 
 def _entry(parameter: str, text: str) -> Entry:

@@ -37,7 +37,7 @@ def plan(  # noqa: PLR0917 -- options, named on the command line
         Optional[list[str]],
         typer.Option(
             metavar="KIND",
-            help="Print this artifact, and only it: cufile.json, modprobe, kernel-cmdline, mount, fstab, systemd-mount, "
+            help="Print this artifact, and only it: cufile.json, modprobe, kernel-cmdline, acs, mount, fstab, systemd-mount, "
             "nfsmount.conf, steps. Several, or all: with --output-dir.",
             show_default=False,
         ),

@@ -34,6 +34,7 @@ EMITTERS: dict[str, Emitter] = {
         Emitter(kind="cufile.json", module="cufile_json", file="cufile.json"),
         Emitter(kind="modprobe", module="modprobe", file="modprobe.conf"),
         Emitter(kind="kernel-cmdline", module="kernel_cmdline", file="kernel-cmdline"),
+        Emitter(kind="acs", module="acs", file="acs.sh"),
         Emitter(kind="mount", module="mount", file="mount.sh"),
         Emitter(kind="fstab", module="fstab", file="fstab"),
         Emitter(kind="systemd-mount", module="systemd_mount", file="systemd-mount"),
@@ -43,7 +44,7 @@ EMITTERS: dict[str, Emitter] = {
 }
 ALL = "all"
 # Kinds that the interface names and that no emitter writes yet.
-COMING = ("acs", "storageclass", "pod", "gpu-operator-values", "lmcache")
+COMING = ("storageclass", "pod", "gpu-operator-values", "lmcache")
 
 
 def chosen(kinds: list[str]) -> list[Emitter]:

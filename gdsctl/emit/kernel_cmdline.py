@@ -11,7 +11,7 @@ def applies(plan: Plan) -> bool:
 
 
 def emit(plan: Plan) -> Artifact:
-    """An empty line where there is nothing to add. Boot loaders end a word at `;`: quote it in their files."""
+    """An empty line where there is nothing to add. A word with `;` has quotes, which belong in the boot loader's file."""
     words = [argument.word for argument in plan.driver.arguments]
     return Artifact(
         path="kernel-cmdline",

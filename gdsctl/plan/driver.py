@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from gdsctl.assess import acs_parameters
 from gdsctl.assess.rules.driver_registry_key_missing import needed
 from gdsctl.assess.view import Storage
 from gdsctl.data.driver_registry import registry_keys
@@ -31,7 +34,7 @@ class DriverPlan(Record, frozen=True, kw_only=True):
 
     `other_files`: modprobe.d files that set NVreg_RegistryDwords too; `reboot`: what runs is not what is written.
     `load`: modules to load; `unsure`: modules of which it is not known whether the node has them.
-    `clear_acs`: ports whose redirection is to end.
+    `redirecting`: ports that redirect on the way of an intended mount; `clear_acs`: those, where it costs a route.
     """
 
     registry: dict[str, str] | None = None
@@ -44,6 +47,7 @@ class DriverPlan(Record, frozen=True, kw_only=True):
     unsure: tuple[str, ...] = ()
     reload_nvidia_fs: bool = False
     arguments: tuple[Argument, ...] = ()
+    redirecting: tuple[str, ...] = ()
     clear_acs: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
 
@@ -186,19 +190,37 @@ def with_findings(context: Context, plan: DriverPlan) -> DriverPlan:
             for pair in context.view.pairs_of(gpu, storage.mount):
                 if pair.acs_redirect_at and pair.meet == "switch" and (pair.p2p == "blocked" or not blocking):
                     ports.update(dict.fromkeys(pair.acs_redirect_at))
+    told: tuple[str, ...] = ()
     if ports and targets:
-        arguments.append(
-            Argument(
-                word=f"pci=disable_acs_redir={';'.join(ports)}",
-                why=redirecting[0].finding.message,
-                needed=blocking,
-                risk=_ACS_RISK,
-            )
-        )
-    return DriverPlan(
-        **{
-            name: getattr(plan, name) for name in DriverPlan.__struct_fields__ if name not in ("arguments", "clear_acs")
-        },
+        word, told = _disable_acs_redir(context, tuple(ports))
+        arguments.append(Argument(word=word, why=redirecting[0].finding.message, needed=blocking, risk=_ACS_RISK))
+    return msgspec.structs.replace(
+        plan,
         arguments=tuple(arguments),
+        redirecting=tuple(ports),
         clear_acs=tuple(ports) if blocking else (),
+        told=(*plan.told, *told),
     )
+
+
+def _disable_acs_redir(context: Context, ports: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The word, and sentences. The kernel takes the last disable_acs_redir only, so what stood there is said again."""
+    before = acs_parameters.entries(context.node.platform.cmdline or "")
+    kept = tuple(e.text for e in before if e.parameter == "disable_acs_redir" and acs_parameters.readable(e))
+    told = []
+    if any(e.parameter == "disable_acs_redir" for e in before):
+        told.append(
+            "the command line has pci=disable_acs_redir= already and the kernel takes the last one only: take the old "
+            "one out; its entries are in the new one"
+        )
+    devices = [device for port in ports if (device := context.view.device(port))]
+    topology = context.view.topology
+    for entry in before:
+        named = [d.address for d in devices if acs_parameters.names(entry, d, topology)]
+        if entry.parameter == "config_acs" and named and not entry.void:
+            told.append(
+                f"pci=config_acs={entry.text} names {', '.join(named)} and beats disable_acs_redir: clear the bits there"
+            )
+    text = ";".join(dict.fromkeys((*kept, *ports)))
+    # A GRUB script ends a command at `;` outside quotes. Where the quotes get through, the kernel takes them off.
+    return f'pci="disable_acs_redir={text}"' if ";" in text else f"pci=disable_acs_redir={text}", tuple(told)

@@ -143,7 +143,8 @@ def _arguments(now: Context, plan: DriverPlan) -> list[Step]:
         undo: tuple[str, ...] = (f"grubby --update-kernel=ALL --remove-args={quoted(words)}",)
     else:
         snippet = "/etc/default/grub.d/gdsctl.cfg"
-        line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {words}"'
+        inside = words.replace('"', '\\"')
+        line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {inside}"'
         commands = ("mkdir -p /etc/default/grub.d", f"printf '%s\\n' {quoted(line)} > {snippet}", "update-grub")
         undo = (f"rm {snippet}", "update-grub")
     return [
@@ -182,10 +183,10 @@ def _ports(plan: DriverPlan) -> list[Step]:
         Step(
             order=0,
             what=f"If they still redirect after the boot, end ACS redirection at {', '.join(plan.clear_acs)}",
-            commands=tuple(f"setpci -s {port} ECAP_ACS+0x6.w=0000" for port in plan.clear_acs),
+            commands=("sh acs.sh --dry-run", "sh acs.sh"),
             risk="lost at the next boot; "
             + next((a.risk for a in plan.arguments if a.word.startswith("pci=") and a.risk), ""),
-            undo=("systemctl reboot",),
+            undo=("sh acs.sh --undo",),
         )
     ]
 
