@@ -39,9 +39,12 @@ class Reader:
         return reading if isinstance(reading, Missing) else decode(reading)
 
     def value(self, path: str) -> str | None:
-        """The stripped text of a one-value file, or None; for attributes whose absence means "none"."""
+        """The stripped text of a one-value file, or None; for attributes whose absence means "none".
+
+        Sysfs and device tree values are C strings: what follows a NUL is padding.
+        """
         reading = self.source.read(path)
-        return None if isinstance(reading, Missing) else decode(reading).strip()
+        return None if isinstance(reading, Missing) else decode(reading.partition(b"\0")[0]).strip()
 
     def parsed(self, path: str, parse: Callable[[str], T]) -> T | Missing:
         """A file through a parser; text that the parser refuses is an error of that file, not of the run."""
