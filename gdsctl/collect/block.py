@@ -15,6 +15,10 @@ _SECTOR_BYTES = 512
 """What `size` counts in, whatever the disk's own block size; Linux Documentation/ABI/stable/sysfs-block."""
 _NETWORK = re.compile(r"(?:nbd|rbd|drbd|etherd!)")
 _EMPTY_MEANS_UNUSED = re.compile(r"(?:loop|nbd|ram)\d+$")
+_DM_NAME = re.compile(
+    r"dm-\d+$"
+)  # the kernel's own names: drivers/md/dm.c, alloc_dev(), and drivers/md/md.c, md_alloc()
+_MD_NAME = re.compile(r"md(?:\d+|_\w+)$")
 _DM_TYPE = re.compile(r"([A-Za-z]+)\d*-")
 
 Kind = Literal["disk", "part", "md", "dm", "loop", "network"]
@@ -46,6 +50,8 @@ def collect(reader: Reader, nvme: tuple[Nvme, ...]) -> tuple[Block, ...]:
         ):
             continue
         kind = _kind(reader, name, place)
+        if kind in ("md", "dm") and not below[name] and not got(reader.source.names(f"{place}/slaves")):
+            reader.gap("block", "slaves", "absent", key=_shown(name), settle_with=f"lsblk -s /dev/{_shown(name)}")
         capable = integrity[name]
         if isinstance(capable, Missing) and kind == "part" and below[name]:
             capable = integrity.get(below[name][0], capable)
@@ -128,9 +134,9 @@ def _members(name: str, below: Mapping[str, tuple[str, ...]], controllers: Mappi
 def _kind(reader: Reader, name: str, place: str) -> Kind:
     if reader.source.exists(f"{place}/partition") is True:
         return "part"
-    if reader.source.exists(f"{place}/md/level") is True:
+    if _MD_NAME.match(name) or reader.source.exists(f"{place}/md/level") is True:
         return "md"
-    if reader.source.exists(f"{place}/dm/name") is True:
+    if _DM_NAME.match(name) or reader.source.exists(f"{place}/dm/name") is True:
         return "dm"
     if name.startswith("loop"):
         return "loop"
@@ -144,9 +150,9 @@ def _level(reader: Reader, place: str, kind: Kind, name: str) -> str | None:
             reader.gap(
                 "block",
                 "level",
-                "error",
+                "absent" if level is None else "error",
                 key=name,
-                detail="an inactive array has no level",
+                detail="" if level is None else "an inactive array has no level",
                 settle_with="cat /proc/mdstat",
             )
         return level or None
