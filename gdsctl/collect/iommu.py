@@ -37,7 +37,7 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...], platform: Platform) -> I
     state = _from_groups(groups, pci, evidence)
     if not isinstance(units, Missing) and units:
         evidence.append(f"{_UNITS}: {', '.join(units)}")
-    told = _from_cmdline(platform.cmdline, evidence)
+    told = _from_cmdline(platform, evidence)
     if state is None and not groups:
         really = reader.source.info.kind in ("live", "snapshot")  # a bare tree may have lost its empty folders
         none = names == () or (really and isinstance(names, Missing) and names.status == "absent")
@@ -84,12 +84,15 @@ def _from_groups(groups: tuple[IommuGroup, ...], pci: tuple[PciDevice, ...], evi
     return "passthrough" if "identity" in counted else None
 
 
-def _from_cmdline(cmdline: str | None, evidence: list[str]) -> State | None:
-    """What the parameters ask for. ARM ignores `iommu=off`, so there it decides nothing by itself."""
-    if cmdline is None:
+def _from_cmdline(platform: Platform, evidence: list[str]) -> State | None:
+    """What the parameters ask for.
+
+    Each driver listens to its own switch, and `iommu=` is of x86 (Linux, admin-guide/kernel-parameters).
+    """
+    if platform.cmdline is None:
         return None
     try:
-        iommu = kernel_cmdline.parse(cmdline).iommu
+        iommu = kernel_cmdline.parse(platform.cmdline).iommu
     except InputError:
         return None
     words = {
@@ -101,8 +104,12 @@ def _from_cmdline(cmdline: str | None, evidence: list[str]) -> State | None:
     }
     shown = " ".join(f"{name}={value}" for name, value in words.items() if value is not None)
     evidence.append(f"/proc/cmdline: {shown or 'no IOMMU parameter, which leaves it to the build'}")
-    if "off" in (iommu.intel_iommu, iommu.amd_iommu, iommu.iommu):
+    x86 = platform.arch in (None, "x86_64", "i686")
+    switches = [iommu.iommu]
+    switches += [iommu.intel_iommu] if platform.cpu_vendor in (None, "GenuineIntel") else []
+    switches += [iommu.amd_iommu] if platform.cpu_vendor in (None, "AuthenticAMD", "HygonGenuine") else []
+    if x86 and "off" in switches:
         return "off"
-    if iommu.iommu == "pt" or iommu.passthrough in ("1", "y", "on"):
+    if (x86 and iommu.iommu == "pt") or iommu.passthrough in ("1", "y", "on"):
         return "passthrough"
     return None
