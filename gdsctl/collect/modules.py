@@ -9,7 +9,7 @@ from gdsctl.collect.reader import Reader
 from gdsctl.data.modules import ModuleFacts
 from gdsctl.data.modules import modules as table
 from gdsctl.model.software import Module
-from gdsctl.parse import lsmod, proc_modules
+from gdsctl.parse import late, proc_modules
 from gdsctl.parse.platform_text import ModInfo, parse_modinfo
 from gdsctl.parse.proc_modules import LoadedModule
 from gdsctl.source.base import Missing
@@ -35,7 +35,7 @@ def listed(reader: Reader) -> tuple[dict[str, LoadedModule], Missing | None]:
     if isinstance(found, Missing) and found.status == "not_captured":
         output = reader.source.run("lsmod")
         if not isinstance(output, Missing):
-            found = reader.printed("lsmod", lsmod.parse)
+            found = reader.printed("lsmod", late("lsmod"))
             part = "" if _HEADER.search(output.stdout) else "lsmod without its header, perhaps not all of it"
     if isinstance(found, Missing):
         return {}, found
@@ -71,7 +71,10 @@ def _loaded(reader: Reader, facts: ModuleFacts, why: Missing | None) -> bool | N
         return True
     if why is None and (stands is False or not facts.in_tree):
         return False
-    if why is not None and stands is False and not facts.in_tree:
+    looked = (
+        reader.source.exists("/sys/module") is True
+    )  # every kernel has it: a tree without it was picked, not copied
+    if why is not None and stands is False and looked and not facts.in_tree:
         return False  # every loadable module has its folder
     reason = why or stands
     if isinstance(reason, Missing):

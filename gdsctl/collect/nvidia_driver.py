@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gdsctl.collect import modules
 from gdsctl.collect.reader import Reader
 from gdsctl.model.software import NvidiaDriver
 from gdsctl.parse import kernel_cmdline, modprobe_d, nvidia_params, nvidia_proc, nvidia_smi_query
@@ -56,7 +57,12 @@ def _loaded(reader: Reader, running: object) -> bool | None:
     stands = reader.source.exists("/sys/module/nvidia")
     if stands is True:
         return True
-    return False if stands is False or running.status == "absent" else None
+    # Every kernel has these two folders: where neither stands nobody looked.
+    looked = (stands is False and reader.source.exists("/sys/module") is True) or (
+        running.status == "absent" and reader.source.exists("/proc/driver") is True
+    )
+    rows, why = modules.listed(reader)
+    return False if looked or (why is None and "nvidia" not in rows) else None
 
 
 def _version(reader: Reader, running: nvidia_proc.NvidiaVersion | Missing, sources: dict[str, str]) -> str | None:
