@@ -23,8 +23,8 @@ def place(
 ) -> tuple[tuple[PciDevice, ...], tuple[str, ...]]:
     """The devices sorted by address with `parent` and `root_bus` set, unknown kinds inferred; and what was odd.
 
-    Addresses are canonical and unique. A bridge without bus numbers makes every bus that no other bridge claims, bar
-    bus 0, one whose parent is not known (`root_bus` None). `virtual_functions`: of physical functions, by address.
+    Addresses are canonical and unique. A bus that no bridge claims is a root bus where it is bus 0, or where host bridges
+    or the like stand on it and every bridge has its bus numbers; else its parent is not known (`root_bus` None). `virtual_functions`: of physical functions, by address.
     """
     domains: dict[int, list[_Function]] = defaultdict(list)
     for device in devices:
@@ -54,6 +54,7 @@ def _place_domain(
     buses_known = all(item.device.secondary_bus is not None for item in bridges)
     bridges_on = {item.bus for item in bridges}
     occupied = {item.bus for item in functions}
+    rooted = {0} | {item.bus for item in functions if _stands_on_root_bus(item.device)}
 
     above: dict[int, _Function | None] = {}
     for item in leading:
@@ -77,7 +78,7 @@ def _place_domain(
         if bus in around:
             roots[bus] = roots[around[bus].bus]
         else:
-            roots[bus] = f"{domain:04x}:{bus:02x}" if buses_known or bus == 0 else None
+            roots[bus] = f"{domain:04x}:{bus:02x}" if bus == 0 or (buses_known and bus in rooted) else None
 
     kinds: dict[str, PortKind] = {}
     placed = []
@@ -101,6 +102,13 @@ def _place_domain(
             )
         )
     return placed
+
+
+def _stands_on_root_bus(device: PciDevice) -> bool:
+    """Host bridges and root complex functions tell a root bus; mere endpoints may have lost the bridge above them."""
+    if device.kind in ("root_port", "root_complex_endpoint"):
+        return True
+    return device.kind == "unknown" and (device.class_ or "").startswith(("0600", "0604", "08"))
 
 
 def _innermost(bridges: list[_Function]) -> dict[int, _Function]:

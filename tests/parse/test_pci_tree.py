@@ -23,8 +23,16 @@ def test_domains_do_not_mix() -> None:
     at = placed(bridge("0000:00:01.0", 1), disk("0000:01:00.0"), disk("0001:01:00.0"), disk("10000:01:00.0"))
     assert at["0000:01:00.0"].parent == "0000:00:01.0"
     assert at["0001:01:00.0"].parent is None
-    assert at["0001:01:00.0"].root_bus == "0001:01"
     assert list(at)[-1] == "10000:01:00.0"
+
+
+def test_a_bus_that_no_bridge_claims_is_a_root_bus_where_a_host_bridge_stands_on_it() -> None:
+    host = PciDevice(address="0000:80:00.0", class_="060000")
+    at = placed(host, disk("0000:80:01.0"), disk("0004:05:00.0"), disk("0004:06:00.0"), disk("0005:00:00.0"))
+    assert at["0000:80:01.0"].root_bus == "0000:80"
+    assert at["0005:00:00.0"].root_bus == "0005:00"
+    # Somebody listed the two endpoints only: what is above them, the same bridge or two, nobody knows.
+    assert (at["0004:05:00.0"].root_bus, at["0004:06:00.0"].root_bus) == (None, None)
 
 
 def test_two_bridges_to_one_bus_leave_the_parent_unknown() -> None:
