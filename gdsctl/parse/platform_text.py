@@ -9,7 +9,10 @@ from gdsctl.record import Record
 
 
 class CpuInfo(Record, frozen=True, kw_only=True):
-    """`sockets`: distinct physical ids, None where the architecture prints none (Arm)."""
+    """`vendor`: as printed on x86 and s390, by name for Arm's implementer code; POWER, SPARC and others print none.
+
+    `sockets`: distinct physical ids, None where the architecture prints none (Arm).
+    """
 
     vendor: str | None = None
     family: int | None = None
@@ -52,6 +55,23 @@ _MEMLOCK = re.compile(
     r"^Max locked memory\s{1,40}(\d{1,20}|unlimited)\s{1,40}(\d{1,20}|unlimited)\s{1,40}bytes", re.MULTILINE | re.ASCII
 )
 _MOST_CPUS = 1 << 20
+_MODEL_KEYS = ("model name", "Model Name", "cpu model", "cpu", "uarch")  # x86, LoongArch, MIPS, POWER and SPARC, RISC-V
+_S390_PROCESSOR = re.compile(r"processor [0-9]+")
+# Linux arch/arm64/include/asm/cputype.h; names as lscpu has them (util-linux sys-utils/lscpu-arm.c).
+_ARM_IMPLEMENTERS = {
+    "0x41": "ARM",
+    "0x42": "Broadcom",
+    "0x43": "Cavium",
+    "0x46": "FUJITSU",
+    "0x48": "HiSilicon",
+    "0x4e": "NVIDIA",
+    "0x50": "APM",
+    "0x51": "Qualcomm",
+    "0x61": "Apple",
+    "0x6d": "Microsoft",
+    "0x70": "Phytium",
+    "0xc0": "Ampere",
+}
 
 
 def parse_kernel_config(text: str) -> dict[str, str]:
@@ -76,16 +96,16 @@ def parse_cpuinfo(text: str) -> CpuInfo:
         if not colon:
             continue
         first.setdefault(key, value)
-        processors += key == "processor"
+        processors += key == "processor" or _S390_PROCESSOR.fullmatch(key) is not None
         if key == "physical id":
             sockets.add(value)
-    if not processors:
+    if not processors and "ncpus active" not in first:  # SPARC counts its processors and lists none
         raise InputError("not the text of /proc/cpuinfo", line=1)
     family = first.get("cpu family", "")
     return CpuInfo(
-        vendor=first.get("vendor_id"),
+        vendor=first.get("vendor_id") or _ARM_IMPLEMENTERS.get(first.get("CPU implementer", "")),
         family=int(family) if re.fullmatch(r"[0-9]{1,6}", family) else None,
-        model_name=first.get("model name"),
+        model_name=next((first[key] for key in _MODEL_KEYS if first.get(key)), None),
         sockets=len(sockets) or None,
         processors=processors,
     )
