@@ -220,8 +220,9 @@ def _filled(device: PciDevice, told: PciDevice | None) -> PciDevice:
 def _note_gaps(reader: Reader, device: PciDevice) -> None:
     """Gaps of the functions that GPUDirect Storage has to do with; a virtual function shares its physical one's."""
     address = device.address
-    if device.class_ is None:
-        reader.gap("pci/devices", "class", "absent", key=address, settle_with=f"lspci -D -nn -s {address}")
+    for field, value in (("class", device.class_), ("vendor_id", device.vendor_id), ("device_id", device.device_id)):
+        if value is None:
+            reader.gap("pci/devices", field, "absent", key=address, settle_with=f"lspci -D -nn -s {address}")
     if device.sriov.is_vf:
         return
     settle = f"sudo lspci -D -s {address} -vvv"
@@ -238,13 +239,13 @@ def _note_gaps(reader: Reader, device: PciDevice) -> None:
     if not (device.class_ or "").startswith(_MATTERING) or (is_bridge(device) and device.kind == "pci_bridge"):
         return
     if device.numa_node is None:
-        detail = "firmware names no node (-1)"
+        told = reader.text(f"{_DEVICES}/{address}/numa_node")
         reader.gap(
             "pci/devices",
             "numa_node",
-            "unsupported",
+            told if isinstance(told, Missing) else "unsupported",
             key=address,
-            detail=detail,
+            detail="" if isinstance(told, Missing) else "firmware names no node (-1)",
             settle_with=f"cat {_DEVICES}/{address}/numa_node",
         )
     if (
