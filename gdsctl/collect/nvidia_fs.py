@@ -56,10 +56,16 @@ def _stands(reader: Reader) -> bool | Missing:
     places = [reader.source.exists(path) for path in (_FOLDER, "/sys/module/nvidia_fs")]
     if True in places:
         return True
-    if False in places:
-        return False
     rows, why = modules.listed(reader)
-    return True if "nvidia_fs" in rows else False if why is None else places[0]
+    if why is None or "nvidia_fs" in rows:
+        return "nvidia_fs" in rows
+    # Every kernel has these two folders: where neither stands nobody looked.
+    looked = [
+        place
+        for path, place in zip(("/proc/driver", "/sys/module"), places, strict=True)
+        if place is False and reader.source.exists(path) is True
+    ]
+    return False if looked else places[0] if isinstance(places[0], Missing) else why
 
 
 def _from_gdscheck(reader: Reader, why: Missing) -> NvidiaFs:
