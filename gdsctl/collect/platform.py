@@ -53,6 +53,8 @@ _DMI_VENDORS = (
     ("Google Compute Engine", "google"),
     ("Apple Virtualization", "apple"),
 )
+# Makers whose bare-metal machines bear the same names as their guests: there only the CPU's flag tells.
+_ALSO_BARE_METAL = frozenset({"amazon", "google", "microsoft", "apple"})
 _FLAGS = re.compile(r"^flags\s*:(.*)$", re.MULTILINE)
 _LONG_MODE = re.compile(r"^flags\s*:.*\blm\b", re.MULTILINE)
 _ARM64 = re.compile(r"^CPU architecture\s*: 8$", re.MULTILINE)
@@ -182,9 +184,9 @@ def _virtualization(reader: Reader, arch: str | None) -> str | None:
     flags = _FLAGS.search(reader.value("/proc/cpuinfo") or "")
     if flags:
         inside = "hypervisor" in flags[1].split()
-        if not inside:
-            return "none"
-        return by_firmware or "unknown"
+        if not inside and by_firmware not in _ALSO_BARE_METAL:  # guests with GPUs are often told to hide the flag
+            return by_firmware or "none"
+        return (by_firmware or "unknown") if inside else "none"
     if by_firmware:
         # EC2 and others put their name on bare-metal instances as well; on x86 the flag above has decided.
         return by_firmware if by_firmware != "amazon" or ".metal" not in (told[0] or "") else "none"
@@ -207,9 +209,10 @@ def _secure_boot(reader: Reader) -> bool | None:
         _gap(reader, "secure_boot", raw, "mokutil --sb-state")
         return None
     # Containers see an empty /sys/firmware, and an efivars folder is empty where the file system is not mounted.
+    # ACPI or a device tree stand on every machine: a listing without either was picked, not copied.
     firmware = reader.source.names("/sys/firmware")
     variables = reader.source.names("/sys/firmware/efi/efivars")
-    if not isinstance(firmware, Missing) and firmware and "efi" not in firmware:
+    if not isinstance(firmware, Missing) and {"acpi", "devicetree"} & {*firmware} and "efi" not in firmware:
         return False
     if raw.status == "absent" and not isinstance(variables, Missing) and variables:
         return False
