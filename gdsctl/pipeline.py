@@ -16,7 +16,14 @@ if TYPE_CHECKING:  # planning loads the YAML reader, which no other command want
     from gdsctl.plan.documents import PlanReport, VerifyReport
     from gdsctl.plan.intent import Mode, Wanted
 
-_KEYED = {"pci/devices": "address", "gpus": "address", "nics": "address", "nvme": "name", "block": "name", "mounts": "target"}
+_KEYED = {
+    "pci/devices": "address",
+    "gpus": "address",
+    "nics": "address",
+    "nvme": "name",
+    "block": "name",
+    "mounts": "target",
+}
 
 
 def tool() -> Tool:

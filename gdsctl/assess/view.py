@@ -153,6 +153,8 @@ class View:
     def nics(self, mount: Mount) -> tuple[Nic, ...]:
         """The NICs that a mount's bytes pass, as far as they are known."""
         named = set(mount.backing.nics)
+        if not named:
+            return ()
         return tuple(nic for nic in self.node.nics if named & {nic.rdma_device, *nic.netdevs, nic.address})
 
     def peers(self, mount: Mount) -> tuple[str, ...]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from gdsctl.collect.reader import Reader
 from gdsctl.model.software import CufileConfig, Gds
-from gdsctl.parse import gdscheck
-from gdsctl.parse.gdscheck import Gdscheck
+from gdsctl.parse import late
 from gdsctl.source.base import Missing
+
+if TYPE_CHECKING:
+    from gdsctl.parse.gdscheck import Gdscheck
 
 CUFILE_JSON = "/etc/cufile.json"
 ENV_PATH = "CUFILE_ENV_PATH_JSON"
@@ -46,7 +48,7 @@ def collect(reader: Reader) -> Gds:
 
     A library inside a Python environment or a container image is not looked for, so that "not found" is a gap.
     """
-    report = reader.printed("gdscheck", gdscheck.parse)
+    report: Gdscheck | Missing = reader.printed("gdscheck", late("gdscheck"))
     path = _library(reader)
     version = _version(reader, path, report)
     if path is None:

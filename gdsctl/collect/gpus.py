@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,8 +12,13 @@ from gdsctl.collect.reader import Reader
 from gdsctl.data import gpus as table
 from gdsctl.model.devices import Gpu, NvLink
 from gdsctl.model.pci import PciDevice, address_key, canonical_address
-from gdsctl.parse import gdscheck, nccl_topo, nvidia_proc, nvidia_smi_query, nvidia_smi_topo
+from gdsctl.parse import late, nvidia_proc, nvidia_smi_query
 from gdsctl.source.base import Missing
+
+if TYPE_CHECKING:
+    from gdsctl.parse.gdscheck import Gdscheck
+    from gdsctl.parse.nccl_topo import NcclTopo
+    from gdsctl.parse.nvidia_smi_topo import NvidiaSmiTopo
 
 NVIDIA = "10de"
 AMD = "1002"
@@ -70,7 +75,7 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Gpu, ...]:
     _from_nccl(facts, reader)
     rows = _numbered(facts)
     _from_gdscheck(rows, reader, joined=bool(facts))
-    topo = reader.printed("nvidia-smi-topo", nvidia_smi_topo.parse)
+    topo: NvidiaSmiTopo | Missing = reader.printed("nvidia-smi-topo", late("nvidia-smi-topo"))
     if not isinstance(topo, Missing):
         _from_topo(rows, topo, joined=bool(facts))
     why = nvml if isinstance(nvml, Missing) else Missing(status="absent", detail="NVML does not tell it")
@@ -81,7 +86,7 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Gpu, ...]:
 
 def smi_topo(reader: Reader) -> dict[str, Any] | None:
     """The matrix of `nvidia-smi topo -m` as plain values, None where it was not to be had."""
-    topo = reader.printed("nvidia-smi-topo", nvidia_smi_topo.parse)
+    topo: NvidiaSmiTopo | Missing = reader.printed("nvidia-smi-topo", late("nvidia-smi-topo"))
     return None if isinstance(topo, Missing) else msgspec.to_builtins(topo)
 
 
@@ -143,7 +148,7 @@ def _from_driver(facts: dict[str, Facts], reader: Reader) -> None:
 
 def _from_nccl(facts: dict[str, Facts], reader: Reader) -> None:
     """A topology file of NCCL: its `dev` is NVML's index (src/graph/xml.cc), its `sm` the compute capability times ten."""
-    topo = reader.printed("nccl-topo", nccl_topo.parse)
+    topo: NcclTopo | Missing = reader.printed("nccl-topo", late("nccl-topo"))
     if isinstance(topo, Missing):
         return
     links: dict[str, list[Facts]] = {}
@@ -183,7 +188,7 @@ def _numbered(facts: dict[str, Facts]) -> dict[int, Facts]:
 
 def _from_gdscheck(rows: dict[int, Facts], reader: Reader, *, joined: bool) -> None:
     """Gdscheck's GPU lines. It counts as CUDA does, so on a node with known addresses only what all share is taken."""
-    report = reader.printed("gdscheck", gdscheck.parse)
+    report: Gdscheck | Missing = reader.printed("gdscheck", late("gdscheck"))
     if isinstance(report, Missing) or not report.gpus:
         return
     told = [{"name": g.name, "bar1_bytes": g.bar1_mib << 20 if g.bar1_mib is not None else None} for g in report.gpus]
@@ -195,7 +200,7 @@ def _from_gdscheck(rows: dict[int, Facts], reader: Reader, *, joined: bool) -> N
             row.update({field: value for field, value in told[0].items() if row.get(field) is None})
 
 
-def _from_topo(rows: dict[int, Facts], topo: nvidia_smi_topo.NvidiaSmiTopo, *, joined: bool) -> None:
+def _from_topo(rows: dict[int, Facts], topo: NvidiaSmiTopo, *, joined: bool) -> None:
     """NVLinks of the matrix, whose GPU numbers are NVML's."""
     names = [name for name in topo.devices if _GPU_ROW.fullmatch(name)]
     indexes = {name: int(name.removeprefix("GPU")) for name in names}

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gdsctl.collect import modules
 from gdsctl.collect.reader import Reader
 from gdsctl.model.software import NvidiaFs
-from gdsctl.parse import gdscheck, nvidia_fs_proc, nvidia_fs_stats
+from gdsctl.parse import late, nvidia_fs_proc
 from gdsctl.source.base import Missing
+
+if TYPE_CHECKING:
+    from gdsctl.parse.gdscheck import Gdscheck
+    from gdsctl.parse.nvidia_fs_stats import NvfsStats
 
 _FOLDER = "/proc/driver/nvidia-fs"
 _NODE = re.compile(r"nvidia-fs\d+")
@@ -23,7 +28,7 @@ def collect(reader: Reader) -> NvidiaFs:
         return _from_gdscheck(reader, stands)
     if not stands:
         return NvidiaFs(loaded=False, device_nodes=_nodes(reader))
-    stats = reader.parsed(f"{_FOLDER}/stats", nvidia_fs_stats.parse)
+    stats: NvfsStats | Missing = reader.parsed(f"{_FOLDER}/stats", late("nvidia-fs-stats"))
     version = reader.parsed(f"{_FOLDER}/version", nvidia_fs_proc.parse_version)
     registered = reader.parsed(f"{_FOLDER}/modules", nvidia_fs_proc.parse_modules)
     bridges = reader.parsed(f"{_FOLDER}/bridges", nvidia_fs_proc.parse_bridges)
@@ -70,7 +75,7 @@ def _stands(reader: Reader) -> bool | Missing:
 
 def _from_gdscheck(reader: Reader, why: Missing) -> NvidiaFs:
     """What gdscheck's report says of it: the loaded version in its head, and the bridges that nvidia-fs lists."""
-    report = reader.printed("gdscheck", gdscheck.parse)
+    report: Gdscheck | Missing = reader.printed("gdscheck", late("gdscheck"))
     loaded, version, bridges = None, None, None
     if not isinstance(report, Missing):
         version = report.nvidia_fs_version
@@ -87,7 +92,7 @@ def _from_gdscheck(reader: Reader, why: Missing) -> NvidiaFs:
     return NvidiaFs(loaded=loaded, version=version, device_nodes=_nodes(reader), acs_bridges=bridges)
 
 
-def _version(reader: Reader, version: str | Missing | None, stats: nvidia_fs_stats.NvfsStats | Missing) -> str | None:
+def _version(reader: Reader, version: str | Missing | None, stats: NvfsStats | Missing) -> str | None:
     """The most precise of three: the file `version` says 2.28 where stats and the module say 2.28.4."""
     told = [
         None if isinstance(stats, Missing) else stats.driver_version,
@@ -101,7 +106,7 @@ def _version(reader: Reader, version: str | Missing | None, stats: nvidia_fs_sta
     return max(known, key=lambda text: text.count("."), default=None)
 
 
-def _rw_stats(reader: Reader, stats: nvidia_fs_stats.NvfsStats | Missing) -> bool | None:
+def _rw_stats(reader: Reader, stats: NvfsStats | Missing) -> bool | None:
     parameter = reader.text("/sys/module/nvidia_fs/parameters/rw_stats_enabled")
     if not isinstance(parameter, Missing) and parameter.strip() in ("0", "1"):
         return parameter.strip() == "1"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from gdsctl.collect.reader import Reader
 from gdsctl.data import pci_names
 from gdsctl.model.pci import Acs, Link, PciDevice, Sriov, canonical_address
-from gdsctl.parse import lspci, nccl_topo
+from gdsctl.parse import late
 from gdsctl.parse.pci_config import PciConfig, parse_config
 from gdsctl.parse.pci_tree import is_bridge, place
 from gdsctl.parse.sysfs_pci import parse_link_speed, parse_link_width, parse_numa_node, parse_resource
 from gdsctl.source.base import Missing
+
+if TYPE_CHECKING:
+    from gdsctl.parse.lspci import LspciText
+    from gdsctl.parse.nccl_topo import NcclTopo
 
 _DEVICES = "/sys/bus/pci/devices"
 _HEADER_BYTES = 64  # what Linux shows of a configuration space without CAP_SYS_ADMIN
@@ -184,10 +188,10 @@ def _pasted(reader: Reader) -> tuple[PciDevice, ...]:
     """What somebody handed in. On a live node both would only read sysfs again."""
     if reader.source.info.kind == "live":
         return ()
-    text = reader.printed("lspci", lspci.parse)
+    text: LspciText | Missing = reader.printed("lspci", late("lspci"))
     if not isinstance(text, Missing) and text.devices:
         return tuple(map(_with_ids, text.devices))
-    topology = reader.printed("nccl-topo", nccl_topo.parse)
+    topology: NcclTopo | Missing = reader.printed("nccl-topo", late("nccl-topo"))
     return () if isinstance(topology, Missing) else topology.devices
 
 
@@ -203,7 +207,7 @@ def _with_acs(reader: Reader, devices: tuple[PciDevice, ...]) -> tuple[PciDevice
     """ACS from lspci run as root beside a capture made without. On a live node lspci has the same rights as we."""
     if reader.source.info.kind == "live" or all(device.acs.state != "unreadable" for device in devices):
         return devices
-    text = reader.printed("lspci", lspci.parse)
+    text: LspciText | Missing = reader.printed("lspci", late("lspci"))
     if isinstance(text, Missing):
         return devices
     told = {device.address: device for device in text.devices}

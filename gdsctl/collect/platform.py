@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from gdsctl.collect.reader import Reader
 from gdsctl.errors import InputError
 from gdsctl.model.software import Platform
-from gdsctl.parse import gdscheck, kallsyms, kernel_log
+from gdsctl.parse import kallsyms, kernel_log, late
 from gdsctl.parse.platform_text import CpuInfo, parse_cpuinfo, parse_kernel_config, parse_os_release
 from gdsctl.source.base import FILE_LIMIT, Missing, decode
+
+if TYPE_CHECKING:
+    from gdsctl.parse.gdscheck import Gdscheck
 
 OPTIONS = (
     "CONFIG_BLK_DEV_INTEGRITY",
@@ -130,7 +133,7 @@ def _arch(reader: Reader, answers: dict[str, str], cpu: CpuInfo | Missing) -> st
         return "x86_64" if _LONG_MODE.search(text if isinstance(text, str) else "") else "i686"
     if not isinstance(text, Missing) and _ARM64.search(text):
         return "aarch64"
-    report = reader.printed("gdscheck", gdscheck.parse)
+    report: Gdscheck | Missing = reader.printed("gdscheck", late("gdscheck"))
     if not isinstance(report, Missing) and report.platform in ("x86_64", "aarch64"):
         return report.platform
     _gap(reader, "arch", text, "uname -m")

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
-import sys
 from typing import Any, Literal
 
 import msgspec
 
+from gdsctl.data.tables import load
 from gdsctl.record import Record
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # type: ignore[import-not-found]  # installed only where tomllib is missing
 
 KeyType = Literal["bool", "uint", "int", "string", "hex", "string_list", "uint_list", "object", "mount_table"]
 _LATEST = (1 << 30,)
@@ -173,8 +167,7 @@ def _newest(rows: tuple[Any, ...], version: str) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _table() -> _Table:
-    with open(os.path.join(os.path.dirname(__file__), "cufile_keys.toml"), "rb") as file:
-        table = msgspec.convert(tomllib.load(file), _Table)
+    table = load("cufile_keys.toml", _Table)
     return msgspec.structs.replace(table, keys=tuple(_with_tuples(key) for key in table.keys))
 
 

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import functools
-import os
-import sys
 
-import msgspec
-
+from gdsctl.data.tables import load
 from gdsctl.record import Record
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 class NvfsHookFacts(Record, frozen=True, kw_only=True):
@@ -40,8 +32,7 @@ class _Table(Record, frozen=True, kw_only=True):
 @functools.cache
 def hooks() -> dict[str, NvfsHookFacts]:
     """The rows by the name that /proc/driver/nvidia-fs/modules shows."""
-    with open(os.path.join(os.path.dirname(__file__), "nvfs_hooks.toml"), "rb") as file:
-        return {row.name: row for row in msgspec.convert(tomllib.load(file), _Table).hook}
+    return {row.name: row for row in load("nvfs_hooks.toml", _Table).hook}
 
 
 @functools.cache

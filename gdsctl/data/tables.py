@@ -11,7 +11,7 @@ import msgspec
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[import-not-found]  # installed only where tomllib is missing
 
 T = TypeVar("T")
 

@@ -28,6 +28,15 @@ KINDS: dict[str, str] = {
 }
 
 
+def late(kind: str) -> Callable[[str], Any]:
+    """The parse function of a KIND that imports its module at its first text. For what few nodes have: start-up counts."""
+
+    def parse(text: str) -> Any:
+        return parser(kind)(text)
+
+    return parse
+
+
 def parser(kind: str) -> Callable[[str], Any]:
     """The parse function of a KIND; raises KeyError for a kind that does not exist."""
     function: Callable[[str], Any] = importlib.import_module(KINDS[kind]).parse

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
-import sys
 from collections import Counter, deque
 from collections.abc import Iterator
 
-import msgspec
-
+from gdsctl.data.tables import load
 from gdsctl.errors import InputError
 from gdsctl.parse import pasted
 from gdsctl.record import Record, Warned
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # type: ignore[import-not-found]  # installed only where tomllib is missing
 
 MOST_ENTRIES = 1000
 _MOST_WARNINGS = 100
@@ -73,9 +65,7 @@ class Message(Record, frozen=True, kw_only=True):
 @functools.lru_cache(maxsize=1)
 def messages() -> tuple[Message, ...]:
     """Rows of `gdsctl/data/cufile_log.toml`."""
-    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "data", "cufile_log.toml")
-    with open(path, "rb") as file:
-        return msgspec.convert(tomllib.load(file)["messages"], tuple[Message, ...])
+    return load("cufile_log.toml", dict[str, tuple[Message, ...]])["messages"]
 
 
 @functools.lru_cache(maxsize=1)

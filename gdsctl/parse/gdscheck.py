@@ -18,20 +18,14 @@ Rows name themselves, so most are read without their heading, which pastes lose.
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import re
-import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
+from gdsctl.data.tables import load
 from gdsctl.errors import InputError
 from gdsctl.parse import pasted
 from gdsctl.record import Record, Warned
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # type: ignore[import-not-found]  # installed only where tomllib is missing
 
 
 class DriverSupport(Record, frozen=True, kw_only=True):
@@ -565,5 +559,5 @@ _TYPES: dict[str, Callable[[str], Any]] = {
 @functools.cache
 def _labels() -> dict[str, tuple[str, str]]:
     """Printed label -> (pointer into cufile.json, type)."""
-    table = importlib.resources.files("gdsctl").joinpath("data").joinpath("gdscheck_labels.toml").read_text("utf-8")
-    return {row["label"]: (row["key"], row["type"]) for row in tomllib.loads(table)["label"]}
+    rows = load("gdscheck_labels.toml", dict[str, list[dict[str, str]]])["label"]
+    return {row["label"]: (row["key"], row["type"]) for row in rows}

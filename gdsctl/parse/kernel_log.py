@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
-import sys
 
-import msgspec
-
+from gdsctl.data.tables import load
 from gdsctl.record import Record
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _LONGEST = 2000
 
@@ -52,9 +44,7 @@ class _Table(Record, frozen=True, kw_only=True):
 @functools.cache
 def known_lines() -> tuple[KernelLogLine, ...]:
     """The rows of data/kernel_log.toml."""
-    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "data", "kernel_log.toml")
-    with open(path, "rb") as file:
-        return msgspec.convert(tomllib.load(file), _Table).line
+    return load("kernel_log.toml", _Table).line
 
 
 @functools.cache

@@ -61,14 +61,14 @@ def read_file(path: str, limit: int = FILE_LIMIT) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         first = os.read(descriptor, 65536)
-        if not first:
-            return b""
+        if not first or len(first) == status.st_size:  # sysfs claims 4096 for most attributes, procfs 0
+            return first
         chunks = [first]
         size = len(first)
         while chunk := os.read(descriptor, 1 << 20):
@@ -101,6 +101,7 @@ class Tree:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._folders: dict[str, str | Missing] = {"": ""}
+        self._no_links: set[str] = set()
 
     def read(self, path: str) -> bytes | Missing:
         found = self._locate(path)
@@ -177,7 +178,7 @@ class Tree:
                 continue
             place = f"{done}/{part}" if done else part
             try:
-                target = self._files.target(place) if self._files.kind(place) == "link" else None
+                target = self._target(place)
             except OSError as error:
                 if strict:
                     return self._why(error, place)
@@ -192,6 +193,15 @@ class Tree:
                 done = ""
             todo += [piece for piece in target.split("/") if piece and piece != "."][::-1]
         return done
+
+    def _target(self, place: str) -> str | None:
+        """Where a link points, None for all else; remembered, since the ways to most places share their folders."""
+        if place in self._no_links:
+            return None
+        if self._files.kind(place) == "link":
+            return self._files.target(place)
+        self._no_links.add(place)
+        return None
 
     @staticmethod
     def _why(error: OSError, place: str) -> Missing:
