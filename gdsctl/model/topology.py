@@ -17,6 +17,7 @@ _DEEPEST = 256  # buses of a domain: a longer chain of bridges is a loop
 _ENCODING: dict[float, float] = {2.5: 8 / 10, 5.0: 8 / 10, 64.0: 242 / 256}
 _ENCODING_128B130B = 128 / 130
 _GENERATION: dict[float, int] = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+_AT_REST_GTS = 2.5
 
 _GPU_CLASSES = ("0300", "0302", "0380", "1200", "0b40")
 
@@ -211,19 +212,27 @@ class Topology:
         """Functions whose link to the port above lies on the way from an end over bridges. A switch has none inside."""
         return (end, *(bridge for bridge in bridges if self._upper_side(bridge)))
 
+    def slot(self, address: str) -> str:
+        """A name for the link above a function: all functions of one device share it, virtual ones with their physical one's."""
+        device = self._devices.get(address)
+        return ((device and device.sriov.physfn) or address).rpartition(".")[0]
+
     def gbs(self, address: str) -> float | None:
         """GB/s of the link above a function; None where speed or width is not known.
 
-        A GPU at rest trains its link down to 2.5 GT/s, so its current speed says nothing and the lower maximum of both
-        ends counts; for all else the current speed does. The width does not change at rest.
+        A GPU at rest trains its link down to 2.5 GT/s: then the lower maximum of both ends counts, for all else the
+        current speed. The width does not change at rest. A virtual function uses its physical one's link.
         """
         device = self._devices.get(address)
+        if device is not None and device.sriov.physfn in self._devices:
+            device = self._devices[device.sriov.physfn or ""]
         if device is None:
             return None
         link = device.link
         above = self._devices[device.parent].link if device.parent in self._devices else Link()
         speed, width = link.speed_gts, link.width or link.max_width
-        if link.max_speed_gts and (is_gpu(device) or not speed):
+        at_rest = is_gpu(device) and speed == _AT_REST_GTS
+        if link.max_speed_gts and (at_rest or not speed):
             speed = min(link.max_speed_gts, above.max_speed_gts or link.max_speed_gts)
         return link_gbs(speed, width) if speed and width else None
 
