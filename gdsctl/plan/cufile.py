@@ -189,6 +189,7 @@ class _Draft:
         self.put(_ROUTING, bool(chosen), why or "no intended mount is storage that dynamic routing knows")
         if chosen:
             self.put(_ORDER, list(chosen), f"the stagings that can work here, best first: {', '.join(chosen)}")
+        self.told += _sharing(self.context, tables)
         for key, (value, reason) in tables.items():
             # Dynamic routing makes a path faster; user-space RDMA has none without its addresses.
             userspace = key.startswith(("properties.", "fs.weka.", "fs.gpfs."))
@@ -366,6 +367,23 @@ def _tables(context: Context, storages: list[tuple[MountIntent, Storage]]) -> di
             "user-space RDMA (WekaFS, Storage Scale) opens the NICs that this list names",
         )
     return found
+
+
+def _sharing(context: Context, tables: dict[str, tuple[Any, str]]) -> list[str]:
+    """Mounts of one table that are one device to libcufile, which joins their addresses."""
+    numbers = {mount.target: mount.major_minor for mount in context.node.mounts}
+    told = []
+    for key, (value, _) in tables.items():
+        groups: dict[str, list[str]] = {}
+        for target in value if key.endswith(".mount_table") else ():
+            if numbers.get(target):
+                groups.setdefault(str(numbers[target]), []).append(target)
+        told += [
+            f"{' and '.join(targets)} share a device number: libcufile takes the addresses of either for both"
+            for targets in groups.values()
+            if len(targets) > 1
+        ]
+    return told
 
 
 def _plain(value: Any) -> Any:

@@ -31,13 +31,10 @@ def nodes() -> dict[str, Node]:
     hgx = example("hgx-h100-vast").node
     kv = next(mount for mount in hgx.mounts if mount.target == "/vast/kv")
     own = {ip: nic.rdma_device or "" for nic in hgx.nics for ip in nic.ipv4}
+    # The library keeps the table by device number, so the two must be different file systems here as well.
     halves = tuple(
-        msgspec.structs.replace(
-            kv,
-            target=f"/vast/{at} '\"\\ünï",
-            backing=msgspec.structs.replace(kv.backing, nics=(own[f"172.16.1.4{at}"],)),
-        )
-        for at in (1, 2)
+        msgspec.structs.replace(kv, target=target, backing=msgspec.structs.replace(kv.backing, nics=(own[address],)))
+        for target, address in (("/dev/shm", "172.16.1.41"), ("/vast/2 '\"\\ünï", "172.16.1.42"))
     )
     grace = local(arch="aarch64", hook="stock", gpu="NVIDIA GH200 480GB")
     return {
@@ -62,7 +59,7 @@ def test_every_planned_file_is_clean(libcufile: Libcufile, intent: str) -> None:
         for mode in MODES:
             made = plan(assess(as_if), wanted(INTENTS[intent]), mode)
             seen.setdefault(emit.EMITTERS["cufile.json"].emit(made).content, f"{name}, {mode}")
-    assert len(seen) >= 4
+    assert len(seen) >= 3
     for content, which in seen.items():
         answer = libcufile.ask(content, unknown=True)
         assert answer["clean"], (
