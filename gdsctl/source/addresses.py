@@ -20,15 +20,17 @@ _KEPT4 = tuple(
     )
 )
 _MIXED = (100, 169, 172, 192, 198, 203)  # first octets with a reserved block in them: there the second octet stays too
-_HOST_BITS_FROM = 24  # where no prefix length is told, .0 and .255 stay what they most often are
+_MAPPED_BITS = (
+    24  # the last octet stays: so do ranges (remoteports=A-B), their lengths, and what is a broadcast address
+)
 
 
 class Mapping4:
     """A keyed bijection of IPv4 addresses (Xu et al., "Prefix-preserving IP address anonymization", 2002).
 
     Addresses that share their first k bits still do. Loopback, multicast, masks and 0.0.0.0 stay, private addresses stay
-    private. In the told networks the all-zeros and all-ones host parts stay, so a network's address and its broadcast
-    address remain just these.
+    private. The last octet stays. In the told networks the all-zeros and all-ones host parts stay, so a network's
+    address and its broadcast address remain just these.
     """
 
     def __init__(self, key: bytes, networks: Iterable[ipaddress.IPv4Network] = ()) -> None:
@@ -48,7 +50,7 @@ class Mapping4:
     def _mapped(self, address: int) -> int:
         kept = kept_bits(address)
         mapped = address
-        for depth in range(kept, 32):
+        for depth in range(kept, _MAPPED_BITS):
             if self._flips(address >> (32 - depth), depth, kept):
                 mapped ^= 1 << (31 - depth)
         return mapped
@@ -56,10 +58,8 @@ class Mapping4:
     def _flips(self, prefix: int, depth: int, kept: int) -> bool:
         if depth == kept:
             return True  # so that no address is its own pseudonym
-        for length in (_HOST_BITS_FROM, *self._lengths):
-            if kept < length <= depth and (
-                length == _HOST_BITS_FROM or (prefix >> (depth - length), length) in self._networks
-            ):
+        for length in self._lengths:
+            if kept < length <= depth and (prefix >> (depth - length), length) in self._networks:
                 host = prefix & ((1 << (depth - length)) - 1)
                 if host in (0, (1 << (depth - length)) - 1):
                     return False

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdsctl.model.node import SourceInfo, Tool
+from gdsctl.source.addresses import Mapping4
 from gdsctl.source.base import Output
 from gdsctl.source.opening import open_source
 from gdsctl.source.record import Recorder
@@ -382,3 +383,10 @@ def test_the_source_of_a_recorder_is_untouched():
     capture = capture_of(recorder)
     assert redacted(capture).files == {"/etc/hostname": b"host-1\n"}
     assert capture.files == {"/etc/hostname": b"gpu-node-07\n"}
+
+
+def test_address_ranges_keep_their_length():
+    mapping = Mapping4(b"k" * 32, [ipaddress.IPv4Network("172.16.0.0/16")])
+    first, last = (int(ipaddress.IPv4Address(text)) for text in ("172.16.1.10", "172.16.1.25"))
+    assert mapping(last) - mapping(first) == 15
+    assert mapping(first) != first
