@@ -13,10 +13,12 @@ from gdsctl.assess.ceiling import ceiling
 from gdsctl.assess.engine import Findings, Judged, Undecided
 from gdsctl.assess.routing import dynamic_policy
 from gdsctl.assess.view import Storage, View, gpu_key
+from gdsctl.data.limits import numbers
 from gdsctl.model.devices import Gpu
 from gdsctl.model.judgement import Route, RouteName
 from gdsctl.record import Record
 
+_OLDEST_KNOWN = (1, 11)  # the tables go back to this release
 DIRECT: tuple[RouteName, ...] = ("p2pdma", "c2c", "nvidia-fs", "rdma")
 _WORDS: dict[RouteName, str] = {
     "nvidia-fs": "direct over nvidia-fs",
@@ -85,19 +87,17 @@ def _route(view: View, findings: Findings, gpu: Gpu, storage: Storage) -> Route:
             because=f"cannot tell: {first.cannot.fact}",
             settle_with=first.cannot.settle_with,
         )
-    return _indirect(view, findings, gpu, storage, trials, blockers)
+    return _indirect(view, findings, gpu, storage, trials)
 
 
-def _indirect(
-    view: View, findings: Findings, gpu: Gpu, storage: Storage, trials: list[_Trial], blockers: tuple[str, ...]
-) -> Route:
+def _indirect(view: View, findings: Findings, gpu: Gpu, storage: Storage, trials: list[_Trial]) -> Route:
     """Compat mode where it works and is allowed; otherwise the open fails."""
     mount = storage.mount
     key = gpu_key(gpu)
     compat = _trial(findings, "compat", key, mount.target)
     reasons = [j for trial in trials for j in trial.blocking] or _explaining(findings, key, mount.target)
     why = _because(reasons) or "no direct route exists for this kind of storage"
-    blockers = blockers or tuple(dict.fromkeys(j.finding.id for j in reasons))
+    blockers = tuple(dict.fromkeys(j.finding.id for j in reasons))
     if compat.blocking:
         ids = tuple(dict.fromkeys((*blockers, *(j.finding.id for j in compat.blocking))))
         because = f"no route: {why}; and compat mode fails: {_because(compat.blocking)}"
@@ -111,6 +111,7 @@ def _indirect(
             because=f"not direct ({why}); cannot tell whether compat mode works: {first.cannot.fact}",
             settle_with=first.cannot.settle_with,
         )
+    doubt = _doubt(view, storage)
     return Route(
         gpu=key,
         mount=mount.target,
@@ -118,9 +119,19 @@ def _indirect(
         via=view.peers(mount),
         ceiling_gbs=ceiling(view, gpu, storage),
         blockers=blockers,
-        confidence="certain",
-        because=f"compat, because {why}",
+        confidence="likely" if doubt else "certain",
+        because=f"compat, because {why}{doubt}",
     )
+
+
+def _doubt(view: View, storage: Storage) -> str:
+    """File systems that no release, or none that is known to be here, is documented to take in compat mode."""
+    since = storage.filesystem.compat_since if storage.filesystem else None
+    if since is None:
+        return f"; whether cuFile takes files on {storage.mount.fstype} at all is not documented"
+    if view.version is None and numbers(since) > _OLDEST_KNOWN:
+        return f"; cuFile takes files on {storage.mount.fstype} from {since} on, and the release here is not known"
+    return ""
 
 
 def _trial(findings: Findings, route: RouteName, gpu: str, mount: str) -> _Trial:

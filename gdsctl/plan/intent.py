@@ -6,6 +6,7 @@ import ipaddress
 import re
 from typing import Any, Literal, cast, get_args
 
+from gdsctl.assess.system_mounts import is_system
 from gdsctl.assess.view import Storage, View
 from gdsctl.data import cufile_keys
 from gdsctl.data.cufile_keys import keys as all_keys
@@ -20,25 +21,6 @@ Expect = Literal["direct", "direct-or-routed", "compat", "any"]
 Policy = Literal["GPU_MEM_NVLINKS", "GPU_MEM", "SYS_MEM", "P2P"]
 
 _OPTION = re.compile(r"[A-Za-z0-9_.:/~@+-]+")
-# Mounts that hold the system or the containers' layers, not an application's data (Filesystem Hierarchy Standard 3.0).
-_SYSTEM = (
-    "/",
-    "/boot",
-    "/efi",
-    "/etc",
-    "/home",
-    "/opt",
-    "/ostree",
-    "/nix",
-    "/root",
-    "/run",
-    "/snap",
-    "/sysroot",
-    "/tmp",  # noqa: S108 -- a name to compare with, nothing is written there
-    "/usr",
-    "/var",
-)
-_BELOW = ("/boot", "/efi", "/etc", "/nix", "/ostree", "/run", "/snap", "/sysroot", "/usr", "/var")
 
 
 class MountIntent(Record, frozen=True, kw_only=True):
@@ -316,11 +298,6 @@ def _full(name: str, field: Value) -> str:
 
 
 # --- the default: what the node's own mounts suggest ----------------------------------------------------------------
-
-
-def is_system(target: str) -> bool:
-    """Does a mount hold the operating system or a container runtime's layers?"""
-    return target in _SYSTEM or target.startswith(tuple(f"{folder}/" for folder in _BELOW))
 
 
 def could_go_direct(storage: Storage) -> bool:

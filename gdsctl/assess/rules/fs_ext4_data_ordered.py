@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gdsctl.assess.rule import Fail, Rule, Scope, Verdict
+from gdsctl.assess.system_mounts import is_system
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Evidence, Remedy
 from gdsctl.model.shell import quoted
@@ -21,6 +22,7 @@ def check(view: View) -> Iterator[Verdict]:
             evidence=(Evidence(fact="mount options", value=",".join(mount.options), source="/proc/self/mountinfo"),),
             remedy=_remedy(wanted, mount.target, mode),
             scope=Scope(mounts=frozenset({mount.target})),
+            severity="warning" if is_system(mount.target) else None,
         )
 
 

@@ -3,12 +3,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gdsctl.assess.rule import Fail, Rule, Verdict, seen
+from gdsctl.assess.system_mounts import is_system
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
     for storage in view.storages:
+        if is_system(storage.mount.target):
+            continue
         if not (storage.takes_nvidia_fs or storage.takes_p2pdma or storage.takes_user_rdma):
             continue
         far = [
