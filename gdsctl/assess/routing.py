@@ -34,10 +34,19 @@ def staging_gpus(view: View, gpu: Gpu, nics: tuple[Nic, ...]) -> tuple[Gpu, ...]
 
 
 def linked(gpu: Gpu, other: Gpu) -> bool:
-    """Can the two copy over NVLink: a link between them, or both on the same fabric of NVSwitches?"""
+    """Can the two copy over NVLink: a link between them, or both on the same fabric of NVSwitches?
+
+    In a hybrid cube mesh each GPU is linked to some of the others only; through a third one nothing is copied.
+    """
     peers = {link.peer for link in gpu.nvlinks}
     back = {link.peer for link in other.nvlinks}
-    return other.address in peers or gpu.address in back or ("switch" in peers and "switch" in back)
+    both_switched = "switch" in peers and "switch" in back
+    return both_switched or not peers.isdisjoint(_names(other)) or not back.isdisjoint(_names(gpu))
+
+
+def _names(gpu: Gpu) -> tuple[str, ...]:
+    """What a link's `peer` may call a GPU: its number where the matrix of nvidia-smi is all that is known."""
+    return tuple(name for name in (gpu.address, f"GPU{gpu.index}") if name)
 
 
 def applicable(view: View, gpu: Gpu, nics: tuple[Nic, ...]) -> tuple[Policy, ...]:

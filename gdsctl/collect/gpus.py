@@ -25,6 +25,7 @@ AMD = "1002"
 GPU_CLASSES = ("0300", "0302")  # VGA and 3D controllers; an NVSwitch is 0680, a GPU's audio function 0403
 OTHER_CLASSES = ("0302", "0b40", "1200")  # 3D controllers, co-processors, processing accelerators of other makers
 AMD_CLASSES = ("0380",)  # display controllers without VGA: how AMD's Instinct shows itself, but also small graphics
+SWITCH_CLASS = "0680"  # an NVSwitch
 MAX_NVLINKS = 18  # of a Hopper or Blackwell GPU, the most so far
 
 _NVLINKS = re.compile(r"NV(\d+)")
@@ -75,9 +76,12 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Gpu, ...]:
     _from_nccl(facts, reader)
     rows = _numbered(facts)
     _from_gdscheck(rows, reader, joined=bool(facts))
+    if not rows or any(row.get("nvlinks") is None for row in rows.values()):
+        _count_links(rows, reader, joined=bool(facts))
     topo: NvidiaSmiTopo | Missing = reader.printed("nvidia-smi-topo", late("nvidia-smi-topo"))
     if not isinstance(topo, Missing):
         _from_topo(rows, topo, joined=bool(facts))
+    _from_counts(rows, switched=any(map(_is_nvswitch, pci)))
     why = nvml if isinstance(nvml, Missing) else Missing(status="absent", detail="NVML does not tell it")
     return tuple(
         _gpu(reader, index, row, functions.get(row.get("address") or ""), why) for index, row in sorted(rows.items())
@@ -220,10 +224,47 @@ def _from_topo(rows: dict[int, Facts], topo: NvidiaSmiTopo, *, joined: bool) -> 
             row["nvlinks"] = _shown_links(row, counts, {peer: rows[indexes[peer]] for peer in counts})
 
 
+def _count_links(rows: dict[int, Facts], reader: Reader, *, joined: bool) -> None:
+    """How many NVLinks of each GPU are up, by `nvidia-smi nvlink -s`, which does not say where they lead."""
+    from gdsctl.parse import nvidia_smi_nvlink  # few nodes come here
+
+    status = reader.printed("nvidia-smi-nvlink", nvidia_smi_nvlink.parse)
+    if isinstance(status, Missing):
+        return
+    for gpu in status.gpus:
+        row = rows.get(gpu.index) if joined else rows.setdefault(gpu.index, {"address": None})
+        if row is None or (None not in (gpu.uuid, row.get("uuid")) and gpu.uuid != row.get("uuid")):
+            continue
+        if gpu.links is not None and all(link.active is not None for link in gpu.links):
+            row["links_up"] = sum(link.active is True for link in gpu.links)
+
+
+def _from_counts(rows: dict[int, Facts], *, switched: bool) -> None:
+    """Where links lead that only `nvidia-smi nvlink -s` counted: known of none, of two GPUs alone, and beside NVSwitches."""
+    up = {index: row["links_up"] for index, row in rows.items() if row.get("links_up")}
+    alone = len(up) == 2 and len(set(up.values())) == 1 and all("links_up" in row for row in rows.values())
+    for index, row in rows.items():
+        if row.get("nvlinks") is not None or "links_up" not in row:
+            continue
+        count = row["links_up"]
+        other = next((peer for peer in up if peer != index), None)
+        if not count:
+            row["nvlinks"] = []
+        elif switched:
+            row["nvlinks"] = [{"remote_pci": "switch"}] * count
+        elif alone and other is not None:
+            row["nvlinks"] = [{"remote_pci": rows[other].get("address") or f"GPU{other}"}] * count
+        row["told_links"] = row.get("nvlinks") is not None or None
+
+
+def _is_nvswitch(device: PciDevice) -> bool:
+    return device.vendor_id == NVIDIA and (device.class_ or "").startswith(SWITCH_CLASS)
+
+
 def _shown_links(row: Facts, counts: dict[str, int], peers: dict[str, Facts]) -> list[Facts]:
     """One entry a link. More links than a GPU has are not one set a peer, but all links to switches, shown per peer."""
     model = table.by_name(row.get("name") or "")
-    if sum(counts.values()) > ((model.nvlinks if model else None) or MAX_NVLINKS):
+    if sum(counts.values()) > (row.get("links_up") or (model.nvlinks if model else None) or MAX_NVLINKS):
         return [{"remote_pci": "switch"}] * max(counts.values())
     return [
         {"remote_pci": peers[peer].get("address") or peer}

@@ -216,6 +216,60 @@ def test_smi_topo(machine: Machine) -> None:
     assert gpus.smi_topo(machine({})) is None
 
 
+def counted(*links: int) -> str:
+    """`nvidia-smi nvlink -s` of GPUs with so many links up, and one more down."""
+    lines: list[str] = []
+    for n, up in enumerate(links):
+        lines.append(f"GPU {n}: NVIDIA X (UUID: GPU-{n})\n")
+        lines += [f"\t Link {link}: 26.562 GB/s\n" for link in range(up)]
+        lines.append(f"\t Link {up}: <inactive>\n")
+    return "".join(lines)
+
+
+TWO = (function("0000:01:00.0", device_id="ffff"), function("0000:02:00.0", device_id="ffff"))
+
+
+def test_counts_lead_somewhere_only_where_one_place_is_left(machine: Machine) -> None:
+    reader = machine({}, outputs={"nvidia-smi-nvlink": counted(4, 4)})
+    first, second = gpus.collect(reader, TWO)
+    assert (first.nvlinks, second.nvlinks) == (
+        (NvLink(peer="0000:02:00.0", count=4),),
+        (NvLink(peer="0000:01:00.0", count=4),),
+    )
+    assert ("0000:01:00.0", "nvlinks") not in gaps(reader)
+    three = (*TWO, function("0000:03:00.0", device_id="ffff"))
+    reader = machine({}, outputs={"nvidia-smi-nvlink": counted(4, 4, 4)})
+    assert [gpu.nvlinks for gpu in gpus.collect(reader, three)] == [()] * 3
+    assert ("0000:01:00.0", "nvlinks") in gaps(reader)  # a ring, pairs with a cable to elsewhere: nobody says
+    reader = machine({}, outputs={"nvidia-smi-nvlink": counted(0, 4, 4)})
+    assert gpus.collect(reader, three)[0].nvlinks == ()
+    assert ("0000:01:00.0", "nvlinks") not in gaps(reader)
+    reader = machine({}, outputs={"nvidia-smi-nvlink": counted(4, 2)})
+    assert [gpu.nvlinks for gpu in gpus.collect(reader, TWO)] == [(), ()]
+
+
+def test_counts_beside_nvswitches(machine: Machine) -> None:
+    switch = function("0000:07:00.0", class_="068000", device_id="22a3")
+    reader = machine({}, outputs={"nvidia-smi-nvlink": counted(18, 18)})
+    assert [gpu.nvlinks for gpu in gpus.collect(reader, (*TWO, switch))] == [(NvLink(peer="switch", count=18),)] * 2
+
+
+def test_counts_tell_switches_from_a_mesh_in_the_matrix(machine: Machine) -> None:
+    """NV6 to each of two peers: a GPU with 12 links up is linked to both, one with 6 reaches them through switches."""
+    three = (*TWO, function("0000:03:00.0", device_id="ffff"))
+    for up, expected in ((12, "0000:02:00.0"), (6, "switch")):
+        outputs = {"nvidia-smi-nvlink": counted(up, up, up), "nvidia-smi-topo": matrix("NV6", 3)}
+        first = gpus.collect(machine({}, outputs=outputs), three)[0]
+        assert first.nvlinks[0] == NvLink(peer=expected, count=6)
+
+
+def test_counts_of_another_gpu_are_not_taken(machine: Machine) -> None:
+    rows = "0, 00000000:01:00.0, NVIDIA X, GPU-9, 80000 MiB, 570.1, 9.0\n1, 00000000:02:00.0, NVIDIA X, GPU-1, 80000 MiB, 570.1, 9.0\n"
+    reader = machine({}, outputs={"nvidia-smi-nvlink": counted(4, 4), "nvidia-smi-query": rows})
+    assert [gpu.nvlinks for gpu in gpus.collect(reader, TWO)] == [(), ()]
+    assert ("0000:01:00.0", "nvlinks") in gaps(reader)
+
+
 @pytest.mark.shared
 def test_field_matrices(machine: Machine, shared: Path) -> None:
     """Polaris: four A100, NV4 between all. Blackwell and Hopper HGX: NV18 to switches."""
