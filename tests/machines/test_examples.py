@@ -114,7 +114,9 @@ def test_routes(reports: dict[str, Report], name: str) -> None:
     report = reports[name]
     found = {(r.gpu, r.mount): (r.route, set(r.blockers)) for r in report.routes}
     assert found == {(gpu.address, mount): wanted for gpu in report.gpus for mount, wanted in ROUTES[name].items()}
-    assert {r.confidence for r in report.routes} == {"certain"}
+    # Nobody documents cuFile on 9p, and tmpfs only from 1.16 on, while the lab has no library whose release would tell.
+    open_ = {mount.target for mount in report.mounts if mount.fstype in ("9p", "tmpfs") and report.gds.version is None}
+    assert {r.mount for r in report.routes if r.confidence != "certain"} == open_
 
 
 @pytest.mark.parametrize("name", ROUTES)
