@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from gdsctl.assess.smi_matrix import pairs_without_tree
 from gdsctl.data import host_bridges
 from gdsctl.model.judgement import P2p, Pair
 from gdsctl.model.node import Node
@@ -33,7 +34,12 @@ class _Verdict(NamedTuple):
 
 
 def pairs(node: Node) -> tuple[Pair, ...]:
-    """One record for each GPU with a PCI address and each PCIe NVMe controller or NIC, GPUs in their order."""
+    """One record for each GPU with a PCI address and each PCIe NVMe controller or NIC, GPUs in their order.
+
+    Where no PCI function is known at all, nvidia-smi's matrix has to do.
+    """
+    if not node.pci.devices:
+        return pairs_without_tree(node)
     judge = _Judge(node)
     peers = _peers(node)
     return tuple(judge.pair(gpu.address, peer) for gpu in node.gpus if gpu.address for peer in peers)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from gdsctl.assess.view import Storage, View
+from gdsctl.assess.view import Storage, View, gpu_key
 from gdsctl.model.devices import Gpu, Nic
 
 Policy = Literal["GPU_MEM_NVLINKS", "GPU_MEM", "SYS_MEM", "P2P"]
@@ -22,10 +22,10 @@ def is_routed(storage: Storage) -> bool:
 
 def near(view: View, gpu: Gpu, nic: Nic) -> bool | None:
     """Do GPU and NIC share a root port, so that no staging is needed? None: their places are not known."""
-    pair = view.pair(gpu.address, nic.address)
+    pair = view.pair(gpu_key(gpu), nic.address or nic.rdma_device)
     if pair is None or pair.class_ == "unknown":
         return None
-    return pair.meet in ("switch", "root_port")
+    return pair.class_ in ("PIX", "PXB")
 
 
 def staging_gpus(view: View, gpu: Gpu, nics: tuple[Nic, ...]) -> tuple[Gpu, ...]:

@@ -92,6 +92,7 @@ MODULES: tuple[str, ...] = (
     "rpcrdma_unpatched",
     "scatefs_unpatched",
     "secure_boot_unsigned",
+    "topo_disagrees",
     "version_mismatch",
 )
 

@@ -911,6 +911,22 @@ raised(
 near_miss("secure-boot.unsigned", log(FS, REJECTED), "Secure Boot is off")
 near_miss("secure-boot.unsigned", log(fs({"platform.secure_boot": True}), "vboxdrv: Key was rejected by service"))
 silent("secure-boot.unsigned", fs({"platform.secure_boot": True, "platform.kernel_log": None}), NOTHING_HANGS)
+
+
+def matrix(gpu0: str | None, gpu1: str | None, *, nic: str = "mlx5_0") -> dict[str, object]:
+    """nvidia-smi's matrix of the two GPUs and the NIC, all of which hang below one switch: PIX."""
+    rows = {"GPU0": {"GPU1": "PIX", "NIC0": gpu0}, "GPU1": {"GPU0": "PIX", "NIC0": gpu1}}
+    return {"smi_topo": {"devices": ("GPU0", "GPU1", "NIC0"), "matrix": rows, "nic_legend": {"NIC0": nic}}}
+
+
+raised("topo.disagrees", fs(matrix("SYS", "PIX")), "GPU 0 x mlx5_0", severity="warning")
+raised("topo.disagrees", fs(matrix("NODE", "NODE")), "GPU 0 x mlx5_0, GPU 1 x mlx5_0", severity="warning")
+raised("topo.disagrees", fs(matrix("PIX", "PXB")), "GPU 1 x mlx5_0", severity="info")
+near_miss("topo.disagrees", fs(matrix("PIX", "PIX")), "they agree")
+near_miss("topo.disagrees", fs(matrix(None, "PIX")), "a cell that nobody could read")
+near_miss("topo.disagrees", fs(matrix("SYS", "SYS", nic="mlx5_7")), "a NIC that the node does not have")
+near_miss("topo.disagrees", fs(matrix("SYS", "SYS") | {"gpus": FS.gpus[:1]}), "a matrix of other GPUs")
+silent("topo.disagrees", fs(matrix("SYS", "SYS") | {"pci.devices": ()}), "without the tree there is nothing to hold it against")
 raised("version.mismatch", fs({"nvidia_fs.version": "2.25.7"}), "nvidia_fs", severity="warning")
 raised("version.mismatch", fs({"nvidia_fs.version": "3.0.1"}), "nvidia_fs", severity="error", blocks=("nvidia-fs",))
 near_miss("version.mismatch", fs({"nvidia_fs.version": "2.26"}), "the file version has two numbers only")
