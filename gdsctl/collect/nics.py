@@ -70,7 +70,9 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Nic, ...]:
         for name in netdevs.get(None, [])
         if not network.netdevs[name].startswith("/sys/devices/virtual/")
     ]
-    return _bonded(_with_the_tools_pairs(reader, tuple(nics)))
+    found_nics = _bonded(_with_the_tools_pairs(reader, tuple(nics)))
+    _note_unread(reader, found_nics)
+    return found_nics
 
 
 def _with_the_tools_pairs(reader: Reader, nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
@@ -168,8 +170,6 @@ def _class(reader: Reader, name: str) -> dict[str, str]:
     """Devices of a class with their real folders. A class that no driver registered is not there at all."""
     names = reader.source.names(f"/sys/class/{name}")
     if isinstance(names, Missing):
-        if names.status != "absent":
-            reader.gap("nics", "", names, detail=f"/sys/class/{name}", settle_with="ip link; rdma link")
         return {}
     places = {}
     for device in names:
@@ -177,6 +177,21 @@ def _class(reader: Reader, name: str) -> dict[str, str]:
         if got(real) and device != "bonding_masters":  # a file among the folders
             places[device] = real
     return places
+
+
+def _note_unread(reader: Reader, nics: tuple[Nic, ...]) -> None:
+    """Classes that could not be read leave open what the functions are called, or whether there are adapters at all."""
+    for name, field in (("infiniband", "rdma_device"), ("net", "netdevs")):
+        names = reader.source.names(f"/sys/class/{name}")
+        if not isinstance(names, Missing) or names.status == "absent":
+            continue
+        words = {"detail": f"/sys/class/{name}", "settle_with": "ip link; rdma link"}
+        if not nics:
+            reader.gap("nics", "", names, **words)
+        for nic in nics:
+            key = nic.address or nic.rdma_device or next(iter(nic.netdevs), None)
+            if key and not getattr(nic, field):
+                reader.gap("nics", field, names, key=key, **words)
 
 
 def _function(place: str) -> str | None:
