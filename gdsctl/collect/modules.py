@@ -71,9 +71,8 @@ def _loaded(reader: Reader, facts: ModuleFacts, why: Missing | None) -> bool | N
         return True
     if why is None and (stands is False or not facts.in_tree):
         return False
-    looked = (
-        reader.source.exists("/sys/module") is True
-    )  # every kernel has it: a tree without it was picked, not copied
+    # Every kernel has this folder: a tree without it was picked, not copied.
+    looked = reader.source.exists("/sys/module") is True
     if why is not None and stands is False and looked and not facts.in_tree:
         return False  # every loadable module has its folder
     reason = why or stands
