@@ -19,6 +19,7 @@ _KERNELS_OWN = re.compile(r"/(?:proc|sys|dev(?!/shm(?:/|$)))(?:/|$)")
 _ADDRESS = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?![\w.])")
 _LUSTRE_NET = re.compile(r"@([a-z]+\d?[a-z]+)\d*(?=[:,/]|$)")
 _LUSTRE_TRANSPORT = {"o2ib": "rdma", "tcp": "tcp", "kfi": "rdma"}
+_NAMESPACE = re.compile(r"nvme\d+n\d+")
 _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - what NFSv4 prints before it knows its own address
 
 
@@ -58,6 +59,9 @@ def _mount(storage: _Storage, entry: mounts.MountEntry, reachable: bool) -> Moun
         backing = storage.network(entry, row.backing)
     else:
         backing = storage.local(device)
+        if backing.kind == "nvme" and not backing.nvme:
+            storage.gap(entry.target, "nvme", "nvme list -v")
+            storage.gap(entry.target, "transport", "nvme list-subsys")
     return Mount(
         target=entry.target,
         source=entry.source,
@@ -144,7 +148,9 @@ class _Storage:
         elif top.kind == "network":
             kind = "network"
         elif controllers and top.kind == "disk":
-            kind = "nvme" if transports == {"pcie"} else "nvme-of"
+            kind = "nvme" if transports <= {"pcie", None} else "nvme-of"
+        elif top.kind == "disk" and _NAMESPACE.fullmatch(top.name):  # its controller was not captured
+            kind = "nvme"
         else:
             kind = "other"
         return Backing(
@@ -167,7 +173,7 @@ class _Storage:
             xprt = next(iter(self._xprts.get(entry.target, ())), None)
             transport = (options.proto or xprt or "").removesuffix("6") or None
             if transport is None:
-                self._gap(entry.target, "transport", f"grep -A20 {entry.target} /proc/self/mountstats")
+                self.gap(entry.target, "transport", f"grep -A20 {entry.target} /proc/self/mountstats")
             own = (options.clientaddr,) if options.clientaddr and options.clientaddr not in _ANY_ADDRESS else ()
             pinned = options.localports or own
             targets = [*(options.remoteports or ()), *((options.addr,) if options.addr else ())] or targets
@@ -177,7 +183,7 @@ class _Storage:
         found = self._nics_for(pinned, tuple(targets), transport)
         if found is None:
             found = ()
-            self._gap(
+            self.gap(
                 entry.target, "nics", f"ip route get {targets[0]}" if targets else "ss -tn; rdma resource show cm_id"
             )
         return Backing(kind=kind, nics=found, transport=transport, server=server)
@@ -225,7 +231,7 @@ class _Storage:
         better = [nic for nic in fits if (nic.rdma_device if rdma else nic.address)] or fits
         return [nic.rdma_device or (nic.netdevs[0] if nic.netdevs else nic.address or "") for nic in better]
 
-    def _gap(self, target: str, field: str, settle_with: str) -> None:
+    def gap(self, target: str, field: str, settle_with: str) -> None:
         self._reader.gap("mounts", f"backing/{field}", "unsupported", key=target, settle_with=settle_with)
 
 

@@ -223,3 +223,22 @@ def test_stacked_devices_of_which_only_the_names_stand(tmp_path: Path) -> None:
     report = inspect(tmp_path, {"sys/block/dm-3/stat": "", "sys/block/md0/stat": "", "sys/block/sda/stat": ""})
     assert [(device.name, device.kind) for device in report.block] == [("dm-3", "dm"), ("md0", "md"), ("sda", "disk")]
     assert {"/block/0/slaves", "/block/1/slaves", "/block/1/level"} <= unknown(report).keys()
+
+
+def test_a_namespace_without_its_controller_is_nvme_of_unknown_transport(tmp_path: Path) -> None:
+    gpu = function("0000:01:00.0", vendor="0x10de", device="0x2330", **{"class": "0x030200"}, numa_node="0")
+    report = inspect(
+        tmp_path,
+        gpu
+        | {
+            "sys/class/block/nvme0n1/dev": "259:0\n",
+            "proc/self/mountinfo": "29 1 259:0 / /data rw,relatime shared:1 - xfs /dev/nvme0n1 rw\n",
+        },
+    )
+    (mount,) = report.mounts
+    assert (mount.device, mount.backing.kind, mount.backing.nvme, mount.backing.transport) == (
+        "nvme0n1", "nvme", (), None,
+    )  # fmt: skip
+    assert {"/mounts/0/backing/nvme", "/mounts/0/backing/transport"} <= unknown(report).keys()
+    (route,) = report.routes
+    assert (route.route, route.confidence) == ("unknown", "unknown")

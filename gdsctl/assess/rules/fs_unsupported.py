@@ -50,7 +50,9 @@ def _doubt(storage: Storage) -> Cannot | None:
     if row.backing == "block" and row.nvidia_fs != "no" and mount.device is None:
         fact = f"which device {mount.target} is on is not known"
         settle_with = f"findmnt -o TARGET,SOURCE,MAJ:MIN {quoted(mount.target)}"
-    elif mount.backing.kind == "nvme-of" and mount.backing.transport is None:
+    elif (mount.backing.kind == "nvme-of" and mount.backing.transport is None) or (
+        mount.backing.kind == "nvme" and not mount.backing.nvme and row.nvidia_fs != "no"
+    ):
         fact, settle_with = (
             f"by which transport the drive of {mount.target} is reached is not known",
             "nvme list-subsys",
