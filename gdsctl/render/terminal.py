@@ -301,7 +301,7 @@ def _matrix(report: Report) -> RenderableType | None:
     """Rows are peers, columns GPUs, so that the widest machines stay within a page; GPUs go in blocks of eight."""
     if not report.pairs:
         return Text("no GPU with a peer on PCIe")
-    index = {gpu.address: gpu.index for gpu in report.gpus if gpu.address}
+    index = {gpu.address or f"gpu{gpu.index}": gpu.index for gpu in report.gpus}
     cells: dict[str, dict[str, Pair]] = {}
     for pair in report.pairs:
         cells.setdefault(pair.peer, {})[pair.gpu] = pair
