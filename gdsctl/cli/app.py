@@ -7,7 +7,7 @@ from typing import Any
 import typer
 import typer.main
 
-from gdsctl.cli import explain, inspect, lint, parse, plan, schema, snapshot, verify
+from gdsctl.cli import explain, inspect, lint, parse, plan, schema, size, snapshot, verify
 
 # typer carries its own click from 0.26 on and uses the installed one before: its public subclass leads to either.
 _ClickError: Any = typer.BadParameter.__mro__[2]
@@ -43,6 +43,7 @@ app.command("verify")(verify.verify)
 app.add_typer(snapshot.app, name="snapshot")
 app.command("lint")(lint.lint)
 app.command("parse")(parse.parse)
+app.command("size")(size.size)
 app.command("explain")(explain.explain)
 app.command("schema")(schema.schema)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from gdsctl.kvcache.size import Size
 from gdsctl.model.node import Report
 from gdsctl.plan.documents import PlanReport, VerifyReport
 from gdsctl.plan.intent import SCHEMA, Intent
@@ -16,6 +17,7 @@ SCHEMAS: dict[str, type[Record]] = {
     "inspect": Report,
     "plan": PlanReport,
     "verify": VerifyReport,
+    "size": Size,
     "intent": Intent,
     "snapshot": Manifest,
 }
