@@ -206,9 +206,8 @@ def _names(layer: Layer, release: str, *, certain: bool) -> Iterator[Problem]:
 def _stray(dotted: str) -> dict[str, Any]:
     """Id, message and remedy for a name that is no key where it stands."""
     shown = dotted if len(dotted) <= _LONGEST_NAME else dotted[:_LONGEST_NAME] + "..."
-    last = dotted.rpartition(".")[2]
     rows = [row.key for row in all_keys()]
-    placed = [row for row in rows if dotted.endswith(f".{row}")] or [row for row in rows if row.endswith(f".{last}")]
+    placed = belongs(dotted)
     if placed:
         where = placed[0] if len(placed) == 1 else "one of " + ", ".join(placed)
         return {
@@ -223,6 +222,13 @@ def _stray(dotted: str) -> dict[str, Any]:
         "message": f"libcufile does not know {shown} and ignores it",
         "remedy": f"Is {close} meant?" if close else "Remove it, or correct its name.",
     }
+
+
+def belongs(dotted: str) -> list[str]:
+    """The keys that a name in the wrong place may stand for: of the same path further in, or of the same last part."""
+    last = dotted.rpartition(".")[2]
+    rows = [row.key for row in all_keys()]
+    return [row for row in rows if dotted.endswith(f".{row}")] or [row for row in rows if row.endswith(f".{last}")]
 
 
 def _by_release(layer: Layer, key: Key, release: str, *, certain: bool) -> Iterator[Problem]:

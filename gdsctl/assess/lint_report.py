@@ -7,10 +7,19 @@ from gdsctl.model.node import SCHEMA_VERSION, Tool
 from gdsctl.record import Record
 
 
+class Corrected(Record, frozen=True, kw_only=True):
+    """A corrected file beside the judged one. `changes`: one sentence each; `left`: what lint says of it."""
+
+    path: str
+    changes: tuple[str, ...]
+    left: tuple[Problem, ...] = ()
+
+
 class LintReport(Record, frozen=True, kw_only=True):
     """`files`: those judged, in the order libcufile reads them; `gds_version` None: all releases were asked.
 
     `unread`: a file that the node's library may read and that could not be seen; `denied`: because of its permissions.
+    `problems` are those of the files as they stand, also where a corrected one was written.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -20,6 +29,7 @@ class LintReport(Record, frozen=True, kw_only=True):
     unread: str | None = None
     denied: bool = False
     problems: tuple[Problem, ...] = ()
+    corrected: Corrected | None = None
 
     @property
     def fails(self) -> bool:

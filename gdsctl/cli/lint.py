@@ -1,12 +1,25 @@
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated, Optional
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from gdsctl.cli.options import Format, Formatted, NoColor, Output, Snapshot
+from gdsctl.cli.options import NoColor, Output, Snapshot
 from gdsctl.errors import RefusedError, UndecidedError, UsageError
+
+if TYPE_CHECKING:
+    from gdsctl.assess.cufile_lint import PathKind
+    from gdsctl.assess.lint_report import Corrected
+
+
+class LintFormat(str, Enum):
+    table = "table"
+    json = "json"
+    yaml = "yaml"
+    sarif = "sarif"
 
 
 def lint(  # noqa: PLR0917 -- options, named on the command line
@@ -24,8 +37,18 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail too.")] = False,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Write a corrected copy beside FILE, as NAME.fixed.json: what is safe to correct, no more. "
+            "FILE itself stays as it is, and is what the exit code is about.",
+        ),
+    ] = False,
     snapshot: Snapshot = None,
-    format: Formatted = Format.table,  # noqa: A002 -- the option's name
+    format: Annotated[  # noqa: A002 -- the option's name
+        LintFormat, typer.Option("--format", "-f", help="How to print the document.")
+    ] = LintFormat.table,
     output: Output = None,
     no_color: NoColor = False,
 ) -> int:
@@ -33,6 +56,8 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
 
     Exit code 1 where there is anything worse than a warning.
     """
+    import msgspec
+
     from gdsctl import pipeline
     from gdsctl.data import cufile_keys
     from gdsctl.render import documents
@@ -42,6 +67,8 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
             cufile_keys.release(gds_version)
         except ValueError:
             raise UsageError(f"--gds-version {gds_version!r} is not a GDS release such as 1.14") from None
+    if fix and (file is None or file == "-"):
+        raise UsageError("--fix needs FILE, beside which it writes")
     if file is not None:
         if snapshot is not None:
             raise UsageError("FILE and --snapshot do not go together")
@@ -50,14 +77,20 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
         # A byte that is no UTF-8 is a finding of lint, as it is for the library.
         text = read_text(file, errors="surrogateescape")
         report = pipeline.lint_text("<stdin>" if file == "-" else file, text, gds_version)
+        if fix:
+            report = msgspec.structs.replace(report, corrected=_fix(file, text, gds_version))
     else:
         from gdsctl.source.opening import open_source
 
         report = pipeline.lint(open_source(snapshot), gds_version)
-    if format is Format.table:
+    if format is LintFormat.table:
         from gdsctl.render import plan_report, terminal
 
         terminal.deliver(plan_report.lint_report(report), output, no_color=no_color)
+    elif format is LintFormat.sarif:
+        from gdsctl.render import lint_sarif
+
+        documents.deliver(lint_sarif.encode(report), output)
     else:
         documents.deliver(documents.ENCODERS[format.value](report), output)
     if report.fails or (strict and report.warns):
@@ -70,3 +103,39 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
             f"{report.unread} could not be read, and it may be one of the files; settle with: cat {report.unread}"
         )
     return 0
+
+
+def _fix(file: str, text: str, version: str | None) -> Corrected | None:
+    """Write the corrected copy; None where there is nothing that is safe to correct.
+
+    Raises UsageError where something else stands under its name.
+    """
+    from gdsctl.assess.cufile_fix import fix
+    from gdsctl.assess.lint_report import Corrected
+    from gdsctl.render.documents import write_atomically
+    from gdsctl.render.safe_text import safe
+
+    beside = f"{file.removesuffix('.json')}.fixed.json"
+    fixed = fix(beside, text, version=version, kind_of=_kind)
+    if fixed is None:
+        sys.stderr.write("gdsctl: nothing here that is safe to correct\n")
+        return None
+    if os.path.lexists(beside) and not _holds(beside, fixed.text):
+        raise UsageError(f"{beside} is there already, with other contents: take it away first")
+    write_atomically(beside, fixed.text.encode())
+    left = f"; still to do by hand: {len(fixed.left)}" if fixed.left else ""
+    told = [*fixed.changes, f"wrote {beside}{left}"]
+    told += [f"left: {problem.id}: {problem.message}" for problem in fixed.left]
+    sys.stderr.writelines(f"gdsctl: {safe(line)}\n" for line in told)
+    return Corrected(path=beside, changes=fixed.changes, left=fixed.left)
+
+
+def _kind(path: str) -> PathKind:
+    return "directory" if os.path.isdir(path) else "other" if os.path.exists(path) else "absent"
+
+
+def _holds(path: str, text: str) -> bool:
+    if not os.path.isfile(path) or os.path.islink(path):
+        return False
+    with open(path, "rb") as stream:
+        return stream.read(len(text.encode()) + 1) == text.encode()

@@ -190,12 +190,49 @@ def test_lint_of_a_node(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert "settle with: cat /etc/cufile.json" in capsys.readouterr().err
 
 
+def test_lint_fix_writes_beside_and_never_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, beside = tmp_path / "c.json", tmp_path / "c.fixed.json"
+    text = '{"properties": {"use_compat_mode": "false"}, "odd": 1,}'
+    path.write_text(text)
+    assert run(["lint", str(path), "--fix", "--format", "json"]) == 1  # FILE itself is as wrong as before
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert path.read_text() == text
+    assert json.loads(beside.read_text()) == {"properties": {"allow_compat_mode": False}, "odd": 1}
+    assert found["corrected"]["path"] == str(beside)
+    assert [p["id"] for p in found["corrected"]["left"]] == ["cufile.unknown-key"]
+    assert "use_compat_mode -> properties.allow_compat_mode" in shown.err
+    assert run(["lint", str(path), "--fix"]) == 1
+    beside.write_text("{}")
+    assert run(["lint", str(path), "--fix"]) == 2
+    assert beside.read_text() == "{}"
+    beside.unlink()
+    path.write_text('{"execution": {"max_io_threads": 4}}')
+    assert run(["lint", str(path), "--fix"]) == 0
+    assert not beside.exists()
+
+
+def test_lint_sarif_has_regions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "c d.json"
+    path.write_text('{"execution": {\n  "max_io_threads": 64}}')
+    assert run(["lint", str(path), "--gds-version", "1.14", "--format", "sarif"]) == 1
+    (log,) = json.loads(capsys.readouterr().out)["runs"]
+    (result,) = log["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["region"] == {"startLine": 2, "startColumn": 3}
+    assert place["artifactLocation"]["uri"].endswith("/c%20d.json")
+    assert (result["ruleId"], result["level"]) == ("cufile.range", "error")
+    assert log["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "cufile.range"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
         (["/no/such/file"], 4),
         (["--gds-version", "new"], 2),
         (["x.json", "-S", HGX], 2),
+        (["--fix"], 2),
+        (["-", "--fix"], 2),
         (["-S", "example:none"], 2),
     ],
 )
