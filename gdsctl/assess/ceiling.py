@@ -64,7 +64,10 @@ def _limit(view: View, gpu: Gpu, storage: Storage) -> _Limit | None:
             gbs = view.topology.gbs(address)
             if gbs is None:
                 return None
-            beyond = beyond.setdefault(("link", view.topology.slot(address)), _Branch(address, gbs)).beyond
+            key = ("link", view.topology.slot(address))
+            if key not in beyond:
+                beyond[key] = _Branch(address, gbs)
+            beyond = beyond[key].beyond
         if pair.peer in rates:
             beyond["rate", pair.peer] = _Branch(pair.peer, rates[pair.peer])
     return _together(branches)

@@ -70,6 +70,7 @@ class Topology:
         self._switches: dict[str, str | None] = {}
         self._root_buses: dict[str, str | None] = {}
         self._numa_nodes: dict[str, int | None] = {}
+        self._gbs: dict[str, float | None] = {}
         self._first_on_bus: dict[str, str] | None = None
 
     def device(self, address: str) -> PciDevice | None:
@@ -223,6 +224,11 @@ class Topology:
         A GPU at rest trains its link down to 2.5 GT/s: then the lower maximum of both ends counts, for all else the
         current speed. The width does not change at rest. A virtual function uses its physical one's link.
         """
+        if address not in self._gbs:
+            self._gbs[address] = self._link_gbs(address)
+        return self._gbs[address]
+
+    def _link_gbs(self, address: str) -> float | None:
         device = self._devices.get(address)
         if device is not None and device.sriov.physfn in self._devices:
             device = self._devices[device.sriov.physfn or ""]
