@@ -15,6 +15,7 @@ from gdsctl.assess.cufile_merge import ENVIRONMENT, Layer, Problem, acting, add,
 from gdsctl.data import cufile_keys
 from gdsctl.data.cufile_keys import Key
 from gdsctl.data.cufile_keys import keys as all_keys
+from gdsctl.model.devices import Nic
 from gdsctl.model.node import Node
 from gdsctl.parse.cufile_json import escape
 
@@ -512,6 +513,17 @@ def _in_the_end(
             " memory without an error",
             remedy="Set properties.allow_compat_mode to false while proving the path.",
         )
+    yield from _named_twice(layers, values, node)
+    named = [layer for layer in layers if get(layer.root, "logging.dir")]
+    if named and not env.get("CUFILE_LOGFILE_PATH"):
+        yield _at(
+            named[-1],
+            "/logging/dir",
+            id="cufile.log-name",
+            severity="info",
+            message="with logging.dir the log is cufile_PID_DATE.TIME.log, one a process, not cufile.log",
+            remedy="Look for files of that name; they are not rotated or removed.",
+        )
     addresses = get(values, f"properties.{_ADDRESSES}")
     sections = [value for value in (get(values, "fs") or {}).values() if isinstance(value, dict)]
     if any(section.get(_ADDRESSES) or section.get("mount_table") for section in sections):
@@ -538,6 +550,40 @@ def _in_the_end(
                 message=f"a {kind} file system is mounted, but no RDMA address is named: its I/O does not go direct",
                 remedy=f"Name this node's RDMA addresses in properties.{_ADDRESSES}.",
             )
+
+
+def _named_twice(layers: Sequence[Layer], values: Mapping[str, Any], node: Node | None) -> Iterator[Problem]:
+    """Addresses of one file system by two ways, and mounts that are one to the library, which goes by device number."""
+    numbers = {mount.target: mount.major_minor for mount in node.mounts} if node else {}
+    for section, inner in (get(values, "fs") or {}).items():
+        table = inner.get("mount_table") if isinstance(inner, dict) else None
+        layer = next((layer for layer in reversed(layers) if get(layer.root, f"fs.{section}.mount_table")), None)
+        if not isinstance(table, dict) or layer is None:
+            continue
+        if inner.get(_ADDRESSES):
+            yield _at(
+                layer,
+                f"/fs/{section}/mount_table",
+                id="cufile.address-lists",
+                severity="warning",
+                message=f"fs.{section} has {_ADDRESSES} and mount_table; NVIDIA allows one of them, and a mount's own"
+                " addresses come first",
+                remedy="Keep mount_table where mounts differ, the list where they do not.",
+            )
+        by_number: dict[str, list[str]] = {}
+        for mount in table:
+            if number := numbers.get(mount.rstrip("/") or "/"):
+                by_number.setdefault(number, []).append(mount)
+        for mounts in by_number.values():
+            if len(mounts) > 1:
+                yield _at(
+                    layer,
+                    f"/fs/{section}/mount_table/{escape(mounts[1])}",
+                    id="cufile.address-lists",
+                    severity="warning",
+                    message=f"{' and '.join(mounts)} are one file system: libcufile joins their addresses",
+                    remedy="Name one of them.",
+                )
 
 
 # --- what the node tells ------------------------------------------------------------------------------------------
@@ -604,7 +650,11 @@ def _addresses(layer: Layer, release: str, node: Node | None) -> Iterator[Proble
     known = bool(nics) and node is not None and not any(gap.section == "nics" for gap in node.gaps)
     local = {ip.partition("/")[0] for nic in nics for ip in nic.ipv4}
     names = {name for nic in nics for name in (*nic.netdevs, nic.rdma_device, nic.bond) if name}
+    owners = {ip.partition("/")[0]: nic for nic in nics for ip in nic.ipv4}
+    used = {mount.target: mount.backing.nics for mount in node.mounts} if node else {}
     for pointer, address in _named_addresses(layer, release):
+        if known and (owner := owners.get(address)) is not None:
+            yield from _wrong_nic(layer, pointer, address, owner, used)
         if _is_ipv4(address):
             if known and address not in local:
                 yield _at(
@@ -634,6 +684,25 @@ def _addresses(layer: Layer, release: str, node: Node | None) -> Iterator[Proble
                 message=f"{address!r} is not an IPv4 address; libcufile accepts it and never finds a device for it",
                 remedy="Write the plain IPv4 address of an RDMA interface of this node.",
             )
+
+
+def _wrong_nic(
+    layer: Layer, pointer: str, address: str, owner: Nic, used: Mapping[str, tuple[str, ...]]
+) -> Iterator[Problem]:
+    """An address that is local and yet of no use: on a NIC without RDMA, or beside the mount's way."""
+    own = {name for name in (*owner.netdevs, owner.rdma_device, owner.bond, owner.address) if name}
+    parts = pointer.split("/")
+    mount = parts[4].replace("~1", "/").replace("~0", "~") if len(parts) > 4 and parts[3] == "mount_table" else ""
+    nics = used.get(mount.rstrip("/") or "/", ()) if mount else ()
+    if owner.rdma_device is None and owner.netdevs:
+        said = f"{address} is on {owner.netdevs[0]}, which is no RDMA device"
+        remedy = "Name the address of an RDMA interface."
+    elif nics and not own & set(nics):
+        said = f"{address} is on {owner.rdma_device}, but {mount} goes over {', '.join(nics)}"
+        remedy = f"Name the addresses of {', '.join(nics)}."
+    else:
+        return
+    yield _at(layer, pointer, id="rdma.dev-addr-wrong-nic", severity="warning", message=said, remedy=remedy)
 
 
 def _named_addresses(layer: Layer, release: str) -> Iterator[tuple[str, str]]:

@@ -135,6 +135,10 @@ def test_comments_are_told_of() -> None:
     assert "comments left out" in fixed.changes
 
 
+NAMES = (
+    "properties fs nfs block logging level mount_table io_batchsize use_compat_mode blacklist drivers "
+    f"max_direct_io_size_kb posix_pool_slab_count {SLABS} slab_count x/y~"
+)
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -144,28 +148,7 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                [
-                    "properties",
-                    "fs",
-                    "nfs",
-                    "block",
-                    "logging",
-                    "level",
-                    "mount_table",
-                    "io_batchsize",
-                    "use_compat_mode",
-                ]
-                + [
-                    "blacklist",
-                    "drivers",
-                    "max_direct_io_size_kb",
-                    "posix_pool_slab_count",
-                    SLABS,
-                    "slab_count",
-                    "x/y~",
-                ]
-            ),
+            st.sampled_from(NAMES.split()),
             inner,
             max_size=4,
         )

@@ -6,9 +6,11 @@ import msgspec
 
 from gdsctl.assess.config import Config
 from gdsctl.assess.pairs import pairs
-from gdsctl.assess.routing import applicable, linked, staging_gpus
+from gdsctl.assess.routing import applicable, linked, nearest_first, staging_gpus
 from gdsctl.assess.view import View
-from gdsctl.model.devices import Gpu, NvLink
+from gdsctl.model.devices import Backing, Gpu, Mount, NvLink
+from gdsctl.model.node import Numa, NumaNode
+from gdsctl.model.software import NvidiaFs
 from tests.builders import Machine
 
 # Eight V100 of a DGX-1V in their hybrid cube mesh: `nvidia-smi topo -m` of such nodes shows these counts of links.
@@ -88,3 +90,53 @@ def test_numbers_name_gpus_whose_address_is_not_known():
 
     assert linked(nameless(0, "GPU1"), nameless(1, "GPU0"))
     assert not linked(nameless(0, "GPU1"), nameless(2, "GPU3"))
+
+
+# --- which NIC first -------------------------------------------------------------------------------------------------
+
+
+def shared(*, table: tuple[dict[str, object], ...] | None = None) -> tuple[View, Machine]:
+    """A GPU, and three NICs of one mount: far away, below another port at half the width, below the GPU's switch."""
+    machine = Machine()
+    root = machine.root("0000:17", numa=0)
+    switch = machine.switch(machine.root_port(root), ports=2)
+    machine.gpu(switch.down[0])
+    machine.nic(machine.root_port(machine.root("0000:97", numa=1)))
+    machine.nic(machine.root_port(root), width=8)
+    machine.nic(switch.down[1], gts=8.0)
+    node = machine.node()
+    backing = Backing(kind="nfs", transport="rdma", nics=tuple(part.address for part in machine.nics))
+    node = msgspec.structs.replace(
+        node,
+        mounts=(Mount(target="/kv", fstype="nfs", options=("proto=rdma",), backing=backing),),
+        numa=Numa(nodes=(NumaNode(id=0, socket=0), NumaNode(id=1, socket=1))),
+        nvidia_fs=NvidiaFs(peer_distance=table),
+    )
+    return View(node, Config.of(node), pairs(node)), machine
+
+
+def test_the_nearest_nic_comes_first():
+    view, machine = shared()
+    far, beside, near = (part.address for part in machine.nics)
+    # Ranks 384, 128 and 4: libcufile 1.20 without nvidia-fs.
+    assert nearest_first(view, view.gpus[0], view.storage("/kv")) == (near, beside, far)
+
+
+def test_nvidia_fs_has_the_last_word():
+    _, machine = shared()
+    gpu = machine.gpus[0].address
+    far, beside, near = (part.address for part in machine.nics)
+    rows: tuple[dict[str, object], ...] = (
+        {"gpu": gpu, "peer": near, "peerrank": 0x00830098},
+        {"gpu": gpu, "peer": far, "peerrank": 0x00820088},
+        {"gpu": "0000:ff:00.0", "peer": beside, "peerrank": 1},
+    )
+    view, _ = shared(table=rows)
+    assert nearest_first(view, view.gpus[0], view.storage("/kv")) == (far, near, beside)
+
+
+def test_sockets_that_nobody_knows_leave_the_far_nic_last():
+    view, machine = shared()
+    node = msgspec.structs.replace(view.node, numa=Numa(nodes=(NumaNode(id=0), NumaNode(id=1))))
+    blind = View(node, view.config, view.pairs)
+    assert nearest_first(blind, blind.gpus[0], blind.storage("/kv"))[-1] == machine.nics[0].address

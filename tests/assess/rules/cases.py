@@ -257,6 +257,14 @@ configured(
 configured(
     "cufile.label-not-key", prop(use_compat_mode=True), prop(allow_compat_mode=True), "/properties/use_compat_mode"
 )
+TABLE = {NFS: {"rdma_dev_addr_list": ["10.0.0.1"]}}
+configured(
+    "cufile.address-lists",
+    {"fs": {"nfs": {"mount_table": TABLE, "rdma_dev_addr_list": ["10.0.0.1"]}}},
+    {"fs": {"nfs": {"mount_table": TABLE}}, "properties": {"rdma_dev_addr_list": ["10.0.0.1"]}},
+    "/fs/nfs/mount_table",
+)
+configured("cufile.log-name", {"logging": {"dir": "/"}}, {"logging": {"level": "INFO"}}, "/logging/dir")
 configured(
     "cufile.missing-path",
     {"denylist": {"devices": ["/dev/nvme9n1"]}},
@@ -862,6 +870,10 @@ silent(
     unread(cufile(FS, {"properties": {"rdma_dev_addr_list": ["10.0.0.16"]}}), "nics", "ipv4"),
     NOTHING_HANGS,
 )
+LISTED = cufile(FS, {"properties": {"rdma_dev_addr_list": ["10.0.0.1"]}})
+raised("rdma.dev-addr-wrong-nic", but(LISTED, {"nics.0.rdma_device": None}), "/properties/rdma_dev_addr_list/0")
+near_miss("rdma.dev-addr-wrong-nic", LISTED)
+silent("rdma.dev-addr-wrong-nic", unread(LISTED, "nics", "rdma_device"), NOTHING_HANGS)
 raised("rdma.peermem-missing", but(WEKA, {"modules.nvidia_peermem.loaded": False}), "nvidia_peermem", on("/mnt/net"))
 DMABUF = {"properties": {"rdma_dev_addr_list": ["10.0.0.1"], "rdma_peer_type": "dmabuf"}}
 near_miss("rdma.peermem-missing", but(cufile(WEKA, DMABUF), {"modules.nvidia_peermem.loaded": False}))
