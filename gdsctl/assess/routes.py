@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from gdsctl.assess.ceiling import ceiling
 from gdsctl.assess.engine import Findings, Judged, Undecided
-from gdsctl.assess.routing import dynamic_policy
+from gdsctl.assess.routing import dynamic_policy, nearest_first
 from gdsctl.assess.view import Storage, View, gpu_key
 from gdsctl.data.limits import numbers
 from gdsctl.model.devices import Gpu
@@ -60,7 +60,7 @@ def _route(view: View, findings: Findings, gpu: Gpu, storage: Storage) -> Route:
     key = gpu_key(gpu)
     trials = [_trial(findings, name, key, mount.target) for name in candidates(view, storage)]
     blockers = tuple(dict.fromkeys(j.finding.id for trial in trials for j in trial.blocking))
-    via = view.peers(mount)
+    via = nearest_first(view, gpu, storage)
     winner = next((trial for trial in trials if not trial.blocking and not trial.open), None)
     pending = next((trial for trial in trials if not trial.blocking and trial.open), None)
     if winner is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from gdsctl.assess.view import Storage, View, gpu_key
+from gdsctl.data.limits import numbers
 from gdsctl.model.devices import Gpu, Nic
 
 Policy = Literal["GPU_MEM_NVLINKS", "GPU_MEM", "SYS_MEM", "P2P"]
@@ -26,6 +27,26 @@ def near(view: View, gpu: Gpu, nic: Nic) -> bool | None:
     if pair is None or pair.class_ == "unknown":
         return None
     return pair.class_ in ("PIX", "PXB")
+
+
+def nearest_first(view: View, gpu: Gpu, storage: Storage) -> tuple[str, ...]:
+    """Addresses of the mount's peers, NICs among which libcufile has a choice in the order in which it would take them.
+
+    nvidia-fs's table counts where it is loaded, else what libcufile works out itself. Peers of unknown rank come last.
+    """
+    peers = view.peers(storage.mount)
+    if not is_routed(storage) or gpu.address is None:
+        return peers
+    rows = view.node.nvidia_fs.peer_distance
+    if rows:
+        mine = [row for row in rows if row.get("gpu") == gpu.address and row.get("peerrank") is not None]
+        ranks = {row["peer"]: row["peerrank"] for row in mine}
+        known = sorted((peer for peer in peers if peer in ranks), key=lambda peer: ranks[peer])
+    else:
+        sockets = {node.id: node.socket for node in view.node.numa.nodes}
+        release = {"release": numbers(view.version)[:2]} if view.version else {}
+        known = [p for group in view.topology.libcufile_order(gpu.address, peers, sockets, **release) for p in group]
+    return tuple(dict.fromkeys((*known, *peers)))
 
 
 def staging_gpus(view: View, gpu: Gpu, nics: tuple[Nic, ...]) -> tuple[Gpu, ...]:

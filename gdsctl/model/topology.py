@@ -243,7 +243,7 @@ class Topology:
         return link_gbs(speed, width) if speed and width else None
 
     def libcufile_rank(
-        self, gpu: str, peer: str, sockets: Mapping[int, int | None], *, release: tuple[int, int] = (1, 20)
+        self, gpu: str, peer: str, sockets: Mapping[int, int | None], *, release: tuple[int, ...] = (1, 20)
     ) -> int | None:
         """How far libcufile takes a peer to be, less being nearer; None where NUMA nodes' `sockets` or bridges are not known.
 
@@ -269,7 +269,7 @@ class Topology:
         return 256 if len(homes) == 1 else 384
 
     def libcufile_order(
-        self, gpu: str, peers: Iterable[str], sockets: Mapping[int, int | None], *, release: tuple[int, int] = (1, 20)
+        self, gpu: str, peers: Iterable[str], sockets: Mapping[int, int | None], *, release: tuple[int, ...] = (1, 20)
     ) -> tuple[tuple[str, ...], ...]:
         """Peers as libcufile prefers them, best first, equals together; those of unknown rank are left out.
 
