@@ -109,6 +109,7 @@ def main() -> int:
     )
     p.add_argument("--out", type=Path, help="folder for what the guest leaves in /ctl/out")
     p.add_argument("--timeout", type=float, default=180)
+    p.add_argument("--boot-timeout", type=float, default=120, help="until the command starts")
     p.add_argument("--print-qemu", action="store_true", help="print the QEMU command and stop")
     p.add_argument("-v", "--verbose", action="store_true", help="print times on stderr")
     p.add_argument("cmd", nargs="+")
@@ -145,7 +146,8 @@ def main() -> int:
                 break
             if (ctl / "done").exists():  # all is written: spare the 4 s of an orderly shutdown
                 qemu.kill()
-            if time.monotonic() - start > opts.timeout:
+            waited = time.monotonic() - start
+            if waited > opts.timeout or (waited > opts.boot_timeout and not (ctl / "ready").exists()):
                 timed_out = True
                 qemu.kill()
                 qemu.wait()

@@ -1,6 +1,6 @@
 """What other tools said of a booted machine, compared with what gdsctl collects from its snapshot.
 
-A capture is a folder: `root.tar.gz` (or `root`), a gdsctl snapshot, and `oracle/`, the tools' own output.
+A capture is a folder: `root.tar.gz` or `root/`, a gdsctl snapshot, and `oracle/`, the tools' own output.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
+import msgspec
+
 from gdsctl.assess.pairs import pairs
 from gdsctl.collect.node import collect
+from gdsctl.model.devices import Gpu
 from gdsctl.model.judgement import Pair
 from gdsctl.model.node import Node
 from gdsctl.source.opening import open_source
@@ -22,7 +25,8 @@ NAMED = {"Root Port": "root_port", "Upstream Port": "upstream_port", "Downstream
 
 
 def node_of(capture: Path, who: str = "root") -> Node:
-    return collect(open_source(str(capture / f"{who}.tar.gz")))
+    folder = capture / who
+    return collect(open_source(str(folder if folder.is_dir() else capture / f"{who}.tar.gz")))
 
 
 def said(capture: Path, name: str) -> str:
@@ -198,3 +202,46 @@ def kernel_agrees(found: dict[tuple[str, str], Pair], answers: list[dict[str, An
             assert f"({unlisted[1]})" in pair.p2p_reason
         counted[pair.p2p] = counted.get(pair.p2p, 0) + 1
     return counted
+
+
+def tools_agree(node: Node, capture: Path) -> None:
+    """All that every capture has."""
+    lspci_agrees(node, said(capture, "lspci.txt"))
+    lstopo_agrees(node, said(capture, "lstopo.xml"))
+    numactl_agrees(node, said(capture, "numactl.txt"))
+    mounts_agree(node, said(capture, "findmnt.json"))
+    subsystems_agree(node, said(capture, "nvme-list-subsys.json"))
+
+
+def by_buffers(node: Node) -> dict[tuple[str, str], Pair]:
+    """Pairs with the drives that have a buffer for peers in the place of GPUs."""
+    providers = [drive.address for drive in node.nvme if drive.cmb_bytes]
+    gpus = tuple(Gpu(index=number, address=address) for number, address in enumerate(providers))
+    return {(pair.gpu, pair.peer): pair for pair in pairs(msgspec.structs.replace(node, gpus=gpus))}
+
+
+def rdma_agrees(node: Node, capture: Path) -> None:
+    """guest/rdma.sh: one soft RDMA device, one NVMe-oF drive and one NFS mount over it, served by the guest itself."""
+    links = json.loads(said(capture, "rdma-link.json"))
+    (link,) = links
+    nic = next(nic for nic in node.nics if nic.rdma_device == link["ifname"])
+    assert link["netdev"] in nic.netdevs
+    assert nic.state == link["state"]
+    addresses = {
+        entry["ifname"]: [a["local"] for a in entry["addr_info"] if a["family"] == "inet"]
+        for entry in json.loads(said(capture, "ip-addr.json"))
+    }
+    assert list(nic.ipv4) == addresses[link["netdev"]]
+    (fabric,) = [drive for drive in node.nvme if drive.transport == "rdma"]
+    assert fabric.traddr == "10.9.0.1"
+    assert re.search(
+        rf'"Name":"{fabric.subsystem}",\s*"NQN":"nqn.2024-01.lab.gds:disk1"',
+        said(capture, "nvme-list-subsys.json"),
+    )
+    (mount,) = [mount for mount in node.mounts if mount.target == "/mnt/nfsrdma"]
+    stats = said(capture, "mountstats")
+    about = stats[stats.index(f"device {mount.source} mounted on /mnt/nfsrdma") :]
+    assert re.search(r"^\s*xprt:\s+rdma ", about, re.MULTILINE)
+    assert mount.backing.kind == "nfs"
+    assert mount.backing.transport == "rdma"
+    assert mount.backing.server == "10.9.0.1"

@@ -13,9 +13,6 @@ import pytest
 from gdsctl import pipeline
 from gdsctl.assess import acs_parameters
 from gdsctl.assess.assessment import assess
-from gdsctl.assess.pairs import pairs
-from gdsctl.model.devices import Gpu
-from gdsctl.model.node import Node
 from gdsctl.model.topology import Topology
 from gdsctl.source.opening import open_source
 from tests.vm import oracles
@@ -49,11 +46,7 @@ def test_functions_as_other_tools_tell_them(booted, machine, state):
     """lspci: ids, class, NUMA node, driver, IOMMU group, link, ACS of every port. lstopo: who is above whom."""
     capture = booted(machine) / state
     node = oracles.node_of(capture)
-    oracles.lspci_agrees(node, oracles.said(capture, "lspci.txt"))
-    oracles.lstopo_agrees(node, oracles.said(capture, "lstopo.xml"))
-    oracles.numactl_agrees(node, oracles.said(capture, "numactl.txt"))
-    oracles.mounts_agree(node, oracles.said(capture, "findmnt.json"))
-    oracles.subsystems_agree(node, oracles.said(capture, "nvme-list-subsys.json"))
+    oracles.tools_agree(node, capture)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -78,13 +71,6 @@ def test_nvidia_fs_sees_the_same_ports_and_distances(booted, machine, state):
 # --- the kernel's verdict ---------------------------------------------------------------------------------------------
 
 
-def by_buffers(node: Node) -> dict[tuple[str, str], Any]:
-    """Pairs with the drives that have a buffer for peers in the place of GPUs."""
-    providers = [drive.address for drive in node.nvme if drive.cmb_bytes]
-    gpus = tuple(Gpu(index=number, address=address) for number, address in enumerate(providers))
-    return {(pair.gpu, pair.peer): pair for pair in pairs(msgspec.structs.replace(node, gpus=gpus))}
-
-
 # Three providers (two below the switch whose ports have ACS, one below a switch without) times six other drives.
 # acs: each of the 2 x 2 pairs below the first switch is redirected, with the IOMMU off nothing sets ACS; the pair below
 # the second switch is always direct. 13 pairs share no bridge. Family 25 is Zen: any host bridge will do.
@@ -96,7 +82,7 @@ DIRECT, REDIRECTED, ACROSS = 1, 4, 13
 def test_peer_to_peer_as_the_kernel_decides(booted, machine, state):
     capture = booted(machine) / state
     answers = json.loads((capture / "p2pdma.json").read_text())
-    counted = oracles.kernel_agrees(by_buffers(oracles.node_of(capture)), answers)
+    counted = oracles.kernel_agrees(oracles.by_buffers(oracles.node_of(capture)), answers)
     redirected = REDIRECTED if state == "acs" and MACHINES[machine].iommu != "off" else 0
     crossing = "through_host_bridge" if MACHINES[machine].cpu else "blocked"
     assert counted == {"bus_address": DIRECT + REDIRECTED - redirected, crossing: ACROSS + redirected}
@@ -217,27 +203,4 @@ def test_without_root_facts_are_unknown_never_different(booted):
 
 def test_nvme_of_and_nfs_over_rdma(booted):
     capture = booted("rdma") / "before"
-    node = oracles.node_of(capture)
-    links = json.loads(oracles.said(capture, "rdma-link.json"))
-    (link,) = links
-    nic = next(nic for nic in node.nics if nic.rdma_device == link["ifname"])
-    assert link["netdev"] in nic.netdevs
-    assert nic.state == link["state"]
-    addresses = {
-        entry["ifname"]: [a["local"] for a in entry["addr_info"] if a["family"] == "inet"]
-        for entry in json.loads(oracles.said(capture, "ip-addr.json"))
-    }
-    assert list(nic.ipv4) == addresses[link["netdev"]]
-    (fabric,) = [drive for drive in node.nvme if drive.transport == "rdma"]
-    assert fabric.traddr == "10.9.0.1"
-    assert re.search(
-        rf'"Name":"{fabric.subsystem}",\s*"NQN":"nqn.2024-01.lab.gds:disk1"',
-        oracles.said(capture, "nvme-list-subsys.json"),
-    )
-    (mount,) = [mount for mount in node.mounts if mount.target == "/mnt/nfsrdma"]
-    stats = oracles.said(capture, "mountstats")
-    about = stats[stats.index(f"device {mount.source} mounted on /mnt/nfsrdma") :]
-    assert re.search(r"^\s*xprt:\s+rdma ", about, re.MULTILINE)
-    assert mount.backing.kind == "nfs"
-    assert mount.backing.transport == "rdma"
-    assert mount.backing.server == "10.9.0.1"
+    oracles.rdma_agrees(oracles.node_of(capture), capture)
