@@ -19,6 +19,10 @@ from gdsctl.model.topology import Path, Relation, Topology
 _CITE = "Linux p2pdma.c"
 _CPU_VENDOR_OF_BRIDGE = {"8086": "GenuineIntel", "1022": "AuthenticAMD"}
 _CONVENTIONAL_CONFIG_BYTES = 256
+# NVIDIA, GB200/GB300 ConnectX-8 GPUDirect RDMA guide: besides its own function a ConnectX-8 has one for Data Direct in
+# the tree of a GPU, through which RDMA may go instead; only the VPD of both, for root, tells which belong together.
+_CONNECTX8 = ("15b3", "1023")
+_DATA_DIRECT = ("15b3", "2100")
 
 
 class _Peer(NamedTuple):
@@ -69,10 +73,14 @@ class _Judge:
         self._topology = Topology(node.pci.devices, numa_nodes=len(node.numa.nodes) or None)
         gpus = [gpu.address for gpu in node.gpus if gpu.address]
         self._flattened = self._topology.flattened(gpus, node.platform.virtualization)
+        self._coherent = {gpu.address for gpu in node.gpus if gpu.c2c}
+        self._data_direct = [d.address for d in node.pci.devices if (d.vendor_id, d.device_id) == _DATA_DIRECT]
         self._narrow: dict[tuple[str, int], tuple[float, str] | None] = {}
         self._through: dict[tuple[str | None, str | None], _Verdict] = {}
 
     def pair(self, gpu: str, peer: _Peer) -> Pair:
+        if peer.kind == "nic" and self._data_direct and self._is_connectx8(peer.address):
+            return self._either_function(gpu, peer)
         path = self._topology.path(gpu, peer.address)
         relation = self._topology.relation(gpu, peer.address, path)
         verdict = self._verdict(gpu, peer.address, path, relation)
@@ -83,6 +91,8 @@ class _Judge:
             reason = f"{reason}; {relation.reason}"
         if relation.flattened:
             reason += "; a Broadcom switch that shows two levels is counted as one"
+        if gpu in self._coherent:
+            reason += "; memory of a GPU on NVLink-C2C is ordinary memory to Linux, which is not asked this"
         bottleneck, at = self._bottleneck(gpu, peer, path)
         return Pair(
             gpu=gpu,
@@ -97,6 +107,18 @@ class _Judge:
             bottleneck_gbs=bottleneck,
             bottleneck_at=at,
         )
+
+    def _is_connectx8(self, address: str) -> bool:
+        device = self._topology.device(address)
+        if device is not None and device.sriov.physfn:
+            device = self._topology.device(device.sriov.physfn)
+        return device is not None and (device.vendor_id, device.device_id) == _CONNECTX8
+
+    def _either_function(self, gpu: str, peer: _Peer) -> Pair:
+        """A NIC that may reach GPUs through another function than its own, nobody can tell which."""
+        others = ", ".join(self._data_direct[:4])
+        reason = f"RDMA of this ConnectX-8 may go through a Data Direct function ({others}), and which is its own is not known"
+        return Pair(gpu=gpu, peer=peer.address, peer_kind=peer.kind, p2p_reason=reason)
 
     # --- the kernel's rule --------------------------------------------------------------------------------------
 

@@ -217,6 +217,54 @@ def test_peers_outside_the_tree_are_unknown_and_fabrics_are_no_peers():
     assert (pair.peer, pair.class_, pair.p2p, pair.bottleneck_gbs) == ("0000:ff:00.0", "unknown", "unknown", None)
 
 
+# --- odd machines ----------------------------------------------------------------------------------------------------
+
+
+def test_a_drive_behind_vmd_is_across_a_root_bus_that_no_list_knows():
+    """VMD makes a root bus of its own, whose first function is a root port of the platform: no entry for it."""
+    machine = Machine()
+    gpu_root = machine.root("0000:17", numa=0)
+    machine.gpu(machine.root_port(gpu_root))
+    vmd = machine.root("10000:e0", numa=0, bridge=None)
+    disk = machine.nvme(machine.root_port(vmd))
+    pair = judged(machine, cpu=INTEL)[disk.address]
+    assert disk.address.startswith("10000:")
+    assert (pair.class_, pair.p2p) == ("NODE", "blocked")
+    assert "10000:e0:00.0" in pair.p2p_reason
+
+
+def connectx8(*, data_direct: bool) -> Machine:
+    """Grace: the GPU below one port, the NIC below another, its Data Direct function beside the GPU."""
+    machine = Machine()
+    switch = machine.switch(machine.root_port(machine.root("0009:00", numa=0, bridge=("10de", "22b8"))), ports=2)
+    machine.gpu(switch.down[0])
+    machine.nic(machine.root_port(machine.root("0008:00", numa=0, bridge=("10de", "22b8"))), ids=("15b3", "1023"))
+    if data_direct:
+        machine.add(switch.down[1], "endpoint", "080100", ("15b3", "2100"), speed=(32.0, 32.0))
+    return machine
+
+
+def test_data_direct_leaves_the_way_open():
+    machine = connectx8(data_direct=True)
+    pair = judged(machine, cpu=("ARM", 8))[machine.nics[0].address]
+    assert (pair.class_, pair.meet, pair.p2p, pair.bottleneck_gbs, pair.hops) == ("unknown", None, "unknown", None, ())
+    assert "Data Direct" in pair.p2p_reason
+    plain = connectx8(data_direct=False)
+    assert judged(plain, cpu=("ARM", 8))[plain.nics[0].address].class_ == "NODE"
+    machine.nics[0].ids = ("15b3", "1021")  # a ConnectX-7 has no such function
+    assert judged(machine, cpu=("ARM", 8))[machine.nics[0].address].class_ == "NODE"
+
+
+def test_coherent_gpus_say_that_the_rule_is_not_asked():
+    machine = connectx8(data_direct=False)
+    node = machine.node(cpu=("ARM", 8))
+    coherent = msgspec.structs.replace(node, gpus=(msgspec.structs.replace(node.gpus[0], c2c=True),))
+    (before,), (after,) = pairs(node), pairs(coherent)
+    assert before.p2p == after.p2p == "blocked"
+    assert "NVLink-C2C" in after.p2p_reason
+    assert "NVLink-C2C" not in before.p2p_reason
+
+
 # --- width -----------------------------------------------------------------------------------------------------------
 
 
