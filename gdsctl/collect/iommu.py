@@ -105,9 +105,10 @@ def _from_cmdline(platform: Platform, evidence: list[str]) -> State | None:
     shown = " ".join(f"{name}={value}" for name, value in words.items() if value is not None)
     evidence.append(f"/proc/cmdline: {shown or 'no IOMMU parameter, which leaves it to the build'}")
     x86 = platform.arch in (None, "x86_64", "i686")
+    vendor = platform.cpu_vendor if platform.virtualization == "none" else None  # QEMU puts Intel's beside any CPU
     switches = [iommu.iommu]
-    switches += [iommu.intel_iommu] if platform.cpu_vendor in (None, "GenuineIntel") else []
-    switches += [iommu.amd_iommu] if platform.cpu_vendor in (None, "AuthenticAMD", "HygonGenuine") else []
+    switches += [iommu.intel_iommu] if vendor in (None, "GenuineIntel") else []
+    switches += [iommu.amd_iommu] if vendor in (None, "AuthenticAMD", "HygonGenuine") else []
     if x86 and "off" in switches:
         return "off"
     if (x86 and iommu.iommu == "pt") or iommu.passthrough in ("1", "y", "on"):
