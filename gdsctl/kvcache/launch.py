@@ -1,0 +1,82 @@
+"""What a configuration starts: programs with arguments and an environment, and the container around them."""
+
+from __future__ import annotations
+
+from gdsctl.record import Record
+
+
+class Place(Record, frozen=True, kw_only=True):
+    """`line` counts from 1; `document`: which YAML document of the file, from 1, None where it has none."""
+
+    file: str
+    line: int | None = None
+    document: int | None = None
+
+    def at(self, line: int) -> Place:
+        return Place(file=self.file, line=line, document=self.document)
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+class Word(Record, frozen=True, kw_only=True):
+    """One argument or value, and its line."""
+
+    text: str
+    line: int
+
+
+class Volume(Record, frozen=True, kw_only=True):
+    """A path in a container. `host_path`: where it comes from on the node, None: from elsewhere (a claim, a driver)."""
+
+    path: str
+    host_path: str | None = None
+    kind: str = ""
+
+
+class Container(Record, frozen=True, kw_only=True):
+    """`capabilities`: added; `devices`: host paths; `resources`: names that are asked for (nvidia.com/gpu, ...)."""
+
+    name: str
+    kind: str
+    image: str | None = None
+    volumes: tuple[Volume, ...] = ()
+    devices: tuple[str, ...] = ()
+    privileged: bool = False
+    capabilities: tuple[str, ...] = ()
+    memlock_unlimited: bool = False
+    host_network: bool = False
+    resources: tuple[str, ...] = ()
+    place: Place
+
+
+class Launch(Record, frozen=True, kw_only=True):
+    """One program. `words`: its command line; `env`: what is set for it, by name; `config`: an LMCache YAML's keys."""
+
+    place: Place
+    words: tuple[Word, ...] = ()
+    env: dict[str, Word] = {}
+    config: dict[str, Word] = {}
+    container: Container | None = None
+
+
+class Service(Record, frozen=True, kw_only=True):
+    """A Kubernetes Service. `ports`: port -> target port, as numbers."""
+
+    name: str
+    ports: dict[int, int]
+
+
+class Found(Record, frozen=True, kw_only=True):
+    """All that was read from some files. `models`: texts of config.json among them, with their place."""
+
+    launches: tuple[Launch, ...] = ()
+    services: tuple[Service, ...] = ()
+    models: tuple[tuple[Place, str], ...] = ()
+
+    def __add__(self, other: Found) -> Found:
+        return Found(
+            launches=self.launches + other.launches,
+            services=self.services + other.services,
+            models=self.models + other.models,
+        )

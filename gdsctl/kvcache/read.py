@@ -1,0 +1,86 @@
+"""Any file that may configure a KV cache: which reader takes it, by what it holds."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from gdsctl.errors import InputError
+from gdsctl.kvcache.json_text import json_value
+from gdsctl.kvcache.launch import Found, Launch, Place, Word
+from gdsctl.kvcache.read_manifests import read_document
+from gdsctl.kvcache.read_shell import read_shell
+from gdsctl.kvcache.yaml_documents import documents
+
+_DEEPEST = 3
+_MOST_EMBEDDED = 200
+_YAML_START = re.compile(r"(?:\s*(?:#[^\n]*)?\n)*\s*(?:---|%YAML|- |[\"']?[A-Za-z_][A-Za-z0-9_.-]*[\"']?\s*:(?:\s|$))")
+
+
+def read(text: str, path: str) -> Found:
+    """Pure. Raises InputError (FILE:LINE) for a file that is broken; one that configures nothing gives nothing."""
+    try:
+        return _read(text, Place(file=path), path, 0)
+    except InputError as error:
+        raise error.at(path) from None
+
+
+def _read(text: str, place: Place, name: str, depth: int) -> Found:
+    start = text.lstrip()
+    if start[:1] in "{[" and not start.startswith("[["):
+        found = _json(text, place)
+        if found is not None:
+            return found
+    elif not name.endswith((".yaml", ".yml")) and not _YAML_START.match(text):
+        return _shell(text, place, depth)
+    found = Found()
+    for number, item in enumerate(documents(text), 1):
+        launches, embedded = read_document(
+            item, Place(file=place.file, line=item.line, document=place.document or number)
+        )
+        found += launches
+        for part in embedded[:_MOST_EMBEDDED]:
+            found += _embedded(part.name, part.text, part.place, depth)
+    return found
+
+
+def _embedded(name: str, text: str, place: Place, depth: int) -> Found:
+    """A file within a file. What cannot be read there is no fault of the file around it."""
+    if depth >= _DEEPEST or "\n" not in text:
+        return Found()
+    padded = "\n" * ((place.line or 1) - 1) + text  # so that its lines count as those of the file around it
+    try:
+        return _read(padded, Place(file=place.file, document=place.document), name, depth + 1)
+    except InputError:
+        return Found()
+
+
+def _shell(text: str, place: Place, depth: int) -> Found:
+    launches, embedded = read_shell(text, place)
+    found = Found(launches=launches)
+    for part in embedded[:_MOST_EMBEDDED]:
+        found += _embedded("", part.text, place.at(part.line), depth)
+    return found
+
+
+# What a JSON text alone must hold to be taken for the value of an option.
+_JSON_OPTIONS = (("kv_connector", "--kv-transfer-config"), ("tag", "--l1-manager"), ("type", "--l2-adapter"))
+
+
+def _json(text: str, place: Place) -> Found | None:
+    """A model's config.json or the value of an option; None for JSON that the YAML readers may know (a manifest)."""
+    value = json_value(text)
+    if isinstance(value, dict) and ("kind" in value or "services" in value):
+        return None
+    if isinstance(value, dict) and ("num_hidden_layers" in value or "text_config" in value or "n_layer" in value):
+        return Found(models=((place, text),))
+    words: list[Word] = []
+    for entry in value if isinstance(value, list) else [value]:
+        option = next((name for key, name in _JSON_OPTIONS if isinstance(entry, dict) and key in entry), None)
+        if option is not None:
+            words += [Word(text=option, line=1), Word(text=json.dumps(entry), line=1)]
+    if not words:
+        return Found()
+    program = ("vllm", "serve") if words[0].text == "--kv-transfer-config" else ("lmcache", "server")
+    head = [Word(text=name, line=1) for name in program]
+    return Found(launches=(Launch(place=place.at(1), words=(*head, *words)),))

@@ -1,0 +1,304 @@
+"""Kubernetes manifests, Docker compose files and LMCache's own YAML as the programs that they start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from gdsctl.kvcache.launch import Container, Found, Launch, Place, Service, Volume, Word
+from gdsctl.kvcache.read_shell import started, volume
+from gdsctl.kvcache.yaml_documents import Item
+
+# Where a pod's template lies in each kind that makes pods (Kubernetes API reference).
+_PODS: tuple[tuple[str, ...], ...] = (
+    ("spec",),
+    ("spec", "template", "spec"),
+    ("spec", "jobTemplate", "spec", "template", "spec"),
+    ("spec", "leaderWorkerTemplate", "leaderTemplate", "spec"),
+    ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
+    ("template", "spec"),
+)
+# Keys that only LMCache's in-process configuration has (lmcache/v1/config.py).
+LMCACHE_KEYS = frozenset(
+    [
+        "chunk_size",
+        "local_cpu",
+        "max_local_cpu_size",
+        "local_disk",
+        "max_local_disk_size",
+        "remote_url",
+        "remote_serde",
+        "gds_path",
+        "weka_path",
+        "use_gds",
+        "use_cufile",
+        "gds_backend",
+        "gds_buffer_size",
+        "cufile_buffer_size",
+        "gds_path_sharding",
+        "nixl_buffer_size",
+        "nixl_buffer_device",
+        "save_unfull_chunk",
+        "extra_config",
+    ]
+)
+_LMCACHE_ONLY = LMCACHE_KEYS - {"chunk_size", "extra_config"}
+_REFERENCE = re.compile(r"\$?\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+
+
+class Embedded:
+    """A ConfigMap's file: name, text and place."""
+
+    def __init__(self, name: str, text: str, place: Place) -> None:
+        self.name = name
+        self.text = text
+        self.place = place
+
+
+def read_document(item: Item, place: Place) -> tuple[Found, list[Embedded]]:
+    """One YAML document. Kinds that start nothing give nothing."""
+    if item.get("services") is not None and item.get("kind") is None:
+        return _compose(item, place), []
+    if item.word("kind") is None:
+        config = lmcache_config(item)
+        if config:
+            first = min(word.line for word in config.values())
+            return Found(launches=(Launch(place=place.at(first), config=config),)), []
+        return Found(), []
+    maps: dict[str, dict[str, Word]] = {}
+    objects = list(_objects(item))
+    embedded: list[Embedded] = []
+    for entry in objects:
+        if entry.word("kind") in ("ConfigMap", "Secret"):
+            values = {
+                name: Word(text=value.text, line=value.text_line)
+                for part in ("data", "stringData")
+                for name, value in _pairs(entry.get(part))
+                if value.text is not None
+            }
+            maps[entry.word("metadata", "name") or ""] = values
+            embedded += [Embedded(name, word.text, place.at(word.line)) for name, word in values.items()]
+    found_all = Found()
+    for entry in objects:
+        if entry.word("kind") == "Service":
+            found_all += Found(services=(_service(entry),))
+            continue
+        for path in _PODS:
+            spec = entry.get(*path)
+            if spec is not None:
+                found_all += _pod(spec, entry.word("metadata", "name") or "", place, maps)
+        found_all += _dynamo(entry, place, maps)
+    return found_all, embedded
+
+
+def _objects(item: Item, depth: int = 0) -> list[Item]:
+    """The document's object, or those of a List."""
+    if (item.word("kind") or "").endswith("List") and depth < 3:
+        return [inner for entry in item.list("items") for inner in _objects(entry, depth + 1)]
+    return [item]
+
+
+def _service(entry: Item) -> Service:
+    ports: dict[int, int] = {}
+    for port in entry.list("spec", "ports"):
+        number = _int(port.word("port"))
+        if number is not None:
+            ports[number] = _int(port.word("targetPort")) or number
+    return Service(name=entry.word("metadata", "name") or "", ports=ports)
+
+
+def _dynamo(entry: Item, place: Place, maps: Mapping[str, Mapping[str, Word]]) -> Found:
+    """DynamoGraphDeployment: each service's extraPodSpec.mainContainer, with envs beside it."""
+    found = Found()
+    services = entry.get("spec", "services")
+    for name, service in _pairs(services):
+        spec = service.get("extraPodSpec")
+        main = spec.get("mainContainer") if spec is not None else None
+        if spec is not None and main is not None:
+            env = _env([*service.list("envs"), *entry.list("spec", "envs")], maps)
+            found += _container(main, spec, name, place, maps, outer=env)
+    return found
+
+
+def _pod(spec: Item, name: str, place: Place, maps: Mapping[str, Mapping[str, Word]]) -> Found:
+    found = Found()
+    for part in ("initContainers", "containers"):
+        for container in spec.list(part):
+            found += _container(container, spec, name, place, maps, outer={})
+    return found
+
+
+def _container(
+    container: Item,
+    spec: Item,
+    pod: str,
+    place: Place,
+    maps: Mapping[str, Mapping[str, Word]],
+    *,
+    outer: Mapping[str, Word],
+) -> Found:
+    env = {**outer}
+    for source in container.list("envFrom"):
+        env.update(maps.get(source.word("configMapRef", "name") or "", {}))
+    env.update(_env(container.list("env"), maps))
+    box = _box(container, spec, pod, place)
+    words = [*_words(container.get("command"), env), *_words(container.get("args"), env)]
+    if not words:
+        return Found(launches=(Launch(place=place.at(container.line), env=env, container=box),)) if env else Found()
+    launches, _ = started(words, place, env, box)
+    return Found(launches=launches)
+
+
+def _words(item: Item | None, env: Mapping[str, Word]) -> list[Word]:
+    if item is None:
+        return []
+    return [Word(text=_filled(i.text, env), line=i.text_line) for i in item.items() if i.text is not None]
+
+
+def _filled(text: str, env: Mapping[str, Word]) -> str:
+    """`$(NAME)` as the kubelet replaces it: only where the container's env has the name."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[0].startswith("$$"):  # the escape
+            return match[0][1:]
+        known = env.get(match[1])
+        return known.text if known is not None else match[0]
+
+    return _REFERENCE.sub(value, text)
+
+
+def _env(entries: list[Item], maps: Mapping[str, Mapping[str, Word]]) -> dict[str, Word]:
+    found: dict[str, Word] = {}
+    for entry in entries:
+        name = entry.word("name")
+        if name is None:
+            continue
+        value = entry.get("value")
+        if value is not None and value.text is not None:
+            found[name] = Word(text=_filled(value.text, found), line=value.text_line)
+            continue
+        reference = entry.get("valueFrom", "configMapKeyRef")
+        if reference is not None:
+            known = maps.get(reference.word("name") or "", {}).get(reference.word("key") or "")
+            if known is not None:
+                found[name] = known
+    return found
+
+
+def _box(container: Item, spec: Item, pod: str, place: Place) -> Container:
+    sources = {entry.word("name"): entry for entry in spec.list("volumes")}
+    volumes = []
+    for mount in container.list("volumeMounts"):
+        path = mount.word("mountPath")
+        source = sources.get(mount.word("name"))
+        if path is None:
+            continue
+        host = source.word("hostPath", "path") if source is not None else None
+        kind = next((key for key, _ in source.pairs() if key != "name"), "") if source is not None else ""
+        below = mount.word("subPath")
+        if host is not None and below:
+            host = f"{host.rstrip('/')}/{below}"
+        volumes.append(Volume(path=path, host_path=host, kind=kind))
+    security = container.get("securityContext")
+    limits = {name for part in ("limits", "requests") for name, _ in _pairs(container.get("resources", part))}
+    limits |= {"claim" for _ in container.list("resources", "claims")}
+    return Container(
+        name=f"{pod}/{container.word('name') or '?'}".lstrip("/"),
+        kind="kubernetes",
+        image=container.word("image"),
+        volumes=tuple(volumes),
+        devices=tuple(v.host_path for v in volumes if v.host_path is not None and v.host_path.startswith("/dev/")),
+        privileged=security is not None and security.word("privileged") == "true",
+        capabilities=tuple(i.text for i in (security.list("capabilities", "add") if security else ()) if i.text),
+        host_network=spec.word("hostNetwork") == "true",
+        resources=tuple(sorted(limits)),
+        place=place.at(container.line),
+    )
+
+
+def _compose(item: Item, place: Place) -> Found:
+    found = Found()
+    services = item.get("services")
+    for name, service in _pairs(services):
+        env: dict[str, Word] = {}
+        environment = service.get("environment")
+        if environment is not None:
+            for key, value in environment.pairs():
+                if value.text is not None:
+                    env[key] = Word(text=value.text, line=value.text_line)
+            for entry in environment.items():
+                key, sign, text = (entry.text or "").partition("=")
+                if sign:
+                    env[key] = Word(text=text, line=entry.text_line)
+        box = _compose_box(name, service, place)
+        words = [*_compose_words(service.get("entrypoint")), *_compose_words(service.get("command"))]
+        if words:
+            launches, _ = started(words, place, env, box)
+            found += Found(launches=launches)
+        elif env:
+            found += Found(launches=(Launch(place=place.at(service.line), env=env, container=box),))
+    return found
+
+
+def _compose_words(item: Item | None) -> list[Word]:
+    """A list of words, or one text that is split as a shell would."""
+    if item is None:
+        return []
+    if item.text is not None:
+        from gdsctl.kvcache.read_shell import read_shell
+
+        launches, _ = read_shell(item.text, Place(file="", line=item.text_line))
+        return [word for launch in launches for word in launch.words]
+    return [Word(text=entry.text, line=entry.text_line) for entry in item.items() if entry.text is not None]
+
+
+def _compose_box(name: str, service: Item, place: Place) -> Container:
+    volumes = []
+    for entry in service.list("volumes"):
+        if entry.text is not None:
+            volumes.append(volume(entry.text))
+        elif (target := entry.word("target")) is not None:
+            source = entry.word("source")
+            volumes.append(Volume(path=target, host_path=source if entry.word("type") == "bind" else None, kind="bind"))
+    devices = [entry.text.partition(":")[0] for entry in service.list("devices") if entry.text]
+    gpus = service.get("deploy", "resources", "reservations", "devices") or service.get("gpus")
+    memlock = service.get("ulimits", "memlock")
+    unlimited = memlock is not None and "-1" in (memlock.text, memlock.word("soft"), memlock.word("hard"))
+    return Container(
+        name=name,
+        kind="compose",
+        image=service.word("image"),
+        volumes=tuple(volumes),
+        devices=tuple(devices),
+        privileged=service.word("privileged") == "true",
+        capabilities=tuple(entry.text for entry in service.list("cap_add") if entry.text),
+        memlock_unlimited=unlimited,
+        host_network=service.word("network_mode") == "host",
+        resources=("gpu",) if gpus is not None else (),
+        place=place.at(service.line),
+    )
+
+
+def lmcache_config(item: Item) -> dict[str, Word]:
+    """LMCache's in-process configuration by key, `extra_config` with a dot; empty for a mapping that is not one."""
+    found: dict[str, Word] = {}
+    for name, value in item.pairs():
+        if value.text is not None:
+            found[name] = Word(text=value.text, line=value.text_line)
+        elif name == "extra_config":
+            for key, inner in value.pairs():
+                if inner.text is not None:
+                    found[f"extra_config.{key}"] = Word(text=inner.text, line=inner.text_line)
+                for deeper, text in inner.pairs():
+                    if text.text is not None:
+                        found[f"extra_config.{key}.{deeper}"] = Word(text=text.text, line=text.text_line)
+    own = {name.partition(".")[0] for name in found}
+    return found if own & _LMCACHE_ONLY or "extra_config.enable_nixl_storage" in found else {}
+
+
+def _pairs(item: Item | None) -> Iterator[tuple[str, Item]]:
+    return item.pairs() if item is not None else iter(())
+
+
+def _int(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else None

@@ -1,0 +1,129 @@
+"""YAML of strangers as values that know their line: several documents, anchors and merges, all bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from gdsctl.errors import InputError
+
+MOST_VALUES = 200_000
+DEEPEST = 40
+LARGEST = 8 << 20
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Budget:
+    """Values looked at in one file. Aliases cost nothing to compose, but each visit through one counts."""
+
+    def __init__(self) -> None:
+        self.left = MOST_VALUES
+
+    def spend(self, line: int) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise InputError(f"expands to more than {MOST_VALUES} values", line=line)
+
+
+class Item:
+    """One value. Asking it for what it is not gives nothing, for files hold much that is none of our business."""
+
+    def __init__(self, node: Any, budget: Budget, depth: int = 0) -> None:
+        self.line: int = node.start_mark.line + 1
+        budget.spend(self.line)
+        if depth > DEEPEST:
+            raise InputError(f"nested deeper than {DEEPEST}", line=self.line)
+        self._node = node
+        self._budget = budget
+        self._depth = depth
+
+    def _child(self, node: Any) -> Item:
+        return Item(node, self._budget, self._depth + 1)
+
+    @property
+    def is_mapping(self) -> bool:
+        return isinstance(self._node, yaml.MappingNode)
+
+    @property
+    def text(self) -> str | None:
+        """A scalar as it was written; None for null and for what is no scalar."""
+        if not isinstance(self._node, yaml.ScalarNode) or self._node.tag == "tag:yaml.org,2002:null":
+            return None
+        return str(self._node.value)
+
+    @property
+    def text_line(self) -> int:
+        """Line of the text's first character: the one below the sign of a block scalar."""
+        block = isinstance(self._node, yaml.ScalarNode) and self._node.style in ("|", ">")
+        return self.line + 1 if block else self.line
+
+    def items(self) -> Iterator[Item]:
+        if isinstance(self._node, yaml.SequenceNode):
+            for node in self._node.value:
+                yield self._child(node)
+
+    def pairs(self) -> Iterator[tuple[str, Item]]:
+        """A mapping's fields; what `<<` merges comes first, so that the mapping's own overrule it."""
+        if not isinstance(self._node, yaml.MappingNode):
+            return
+        for key, node in self._node.value:
+            if getattr(key, "value", None) == "<<":
+                merged = self._child(node)
+                for source in (merged, *merged.items()):
+                    yield from source.pairs()
+        for key, node in self._node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                yield str(key.value), self._child(node)
+
+    def get(self, *path: str) -> Item | None:
+        """The value under nested keys."""
+        here: Item | None = self
+        for name in path:
+            if here is None:
+                return None
+            found = None
+            for key, value in here.pairs():
+                if key == name:
+                    found = value
+            here = found
+        return here
+
+    def word(self, *path: str) -> str | None:
+        found = self.get(*path)
+        return found.text if found is not None else None
+
+    def list(self, *path: str) -> list[Item]:
+        found = self.get(*path)
+        return list(found.items()) if found is not None else []
+
+
+def documents(text: str) -> list[Item]:
+    """The documents of a file that hold anything. Raises InputError with the line for what is no YAML."""
+    if len(text) > LARGEST:
+        raise InputError(f"larger than {LARGEST} characters")
+    budget = Budget()
+    try:
+        depth = 0
+        for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
+            line = event.start_mark.line + 1 if event.start_mark is not None else 1
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > DEEPEST:
+                raise InputError(f"nested deeper than {DEEPEST}", line=line)
+            if count > MOST_VALUES:
+                raise InputError(f"more than {MOST_VALUES} values", line=line)
+        return [Item(node, budget) for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise InputError(
+            f"not valid YAML: {error.problem or error.context}", line=mark.line + 1 if mark else None
+        ) from None
+    except (yaml.YAMLError, ValueError) as error:
+        position = getattr(error, "position", None)
+        line_of = text.count("\n", 0, position) + 1 if isinstance(position, int) else None
+        raise InputError(f"not valid YAML: {str(error).splitlines()[0][:200]}", line=line_of) from None
