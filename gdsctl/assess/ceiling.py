@@ -17,8 +17,12 @@ from gdsctl.model.devices import Gpu
 _Key = tuple[str, str]
 
 
-class _Limit(NamedTuple):
-    """`at`: the functions whose links (or ports, of a NIC) together let no more through."""
+class Limit(NamedTuple):
+    """`gbs`: GB/s (10^9 byte/s) in one direction; `at`: the functions whose links, together, let no more through.
+
+    One function is a link that all bytes pass; several are parallel ones, such as those of an array's drives. A NIC
+    stands for its ports too, where these are slower than its slot.
+    """
 
     gbs: float
     at: tuple[str, ...]
@@ -32,27 +36,26 @@ class _Branch:
         self.gbs = gbs
         self.beyond: dict[_Key, _Branch] = {}
 
-    def limit(self) -> _Limit:
-        own = _Limit(self.gbs, (self.address,))
+    def limit(self) -> Limit:
+        own = Limit(self.gbs, (self.address,))
         return min(own, _together(self.beyond), key=lambda found: found.gbs) if self.beyond else own
 
 
 def ceiling(view: View, gpu: Gpu, storage: Storage) -> float | None:
-    """GB/s (10^9 byte/s) in one direction; None where the peers or a link on the way are not known."""
-    found = _limit(view, gpu, storage)
+    """GB/s, rounded to hundredths; None where the peers or a link on the way are not known."""
+    found = limit(view, gpu, storage)
     return round(found.gbs, 2) if found else None
 
 
-def limiting(view: View, gpu: Gpu, storage: Storage) -> tuple[str, ...]:
-    """Addresses of the functions above which the links are the narrowest, together; empty where the ceiling is not known.
-
-    One address is a link that all bytes pass; several are parallel ones, such as those of an array's drives.
-    """
-    found = _limit(view, gpu, storage)
-    return found.at if found else ()
+def uplinks(view: View, gpu: Gpu, storage: Storage) -> tuple[str, ...]:
+    """Of what limits a route the switches alone, by their upper ends: links that GPUs or peers share with others."""
+    found = limit(view, gpu, storage)
+    own = {gpu.address, *view.peers(storage.mount)}
+    return tuple(address for address in found.at if address not in own) if found else ()
 
 
-def _limit(view: View, gpu: Gpu, storage: Storage) -> _Limit | None:
+def limit(view: View, gpu: Gpu, storage: Storage) -> Limit | None:
+    """What a GPU and a mount can exchange at most; None where the peers or a link on the way are not known."""
     pairs = view.pairs_of(gpu, storage.mount)
     if not pairs or len(pairs) < len(view.peers(storage.mount)):
         return None
@@ -89,6 +92,6 @@ def _rates(view: View, storage: Storage) -> dict[str, float]:
     return rates
 
 
-def _together(branches: dict[_Key, _Branch]) -> _Limit:
+def _together(branches: dict[_Key, _Branch]) -> Limit:
     found = [branch.limit() for branch in branches.values()]
-    return _Limit(sum(limit.gbs for limit in found), tuple(dict.fromkeys(at for limit in found for at in limit.at)))
+    return Limit(sum(limit.gbs for limit in found), tuple(dict.fromkeys(at for limit in found for at in limit.at)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.ceiling import ceiling
+from gdsctl.assess.ceiling import ceiling, uplinks
 from gdsctl.assess.engine import Findings, Judged, Undecided
 from gdsctl.assess.routing import dynamic_policy, nearest_first
 from gdsctl.assess.view import Storage, View, gpu_key
@@ -74,7 +74,7 @@ def _route(view: View, findings: Findings, gpu: Gpu, storage: Storage) -> Route:
             ceiling_gbs=ceiling(view, gpu, storage),
             blockers=tuple(dict.fromkeys(j.finding.id for t in trials for j in t.blocking if t is not winner)),
             confidence="certain" if confirmed and pending is None else "likely",
-            because=f"{_WORDS[winner.route]}: {confirmed or 'no blocker found'}",
+            because=f"{_WORDS[winner.route]}: {confirmed or 'no blocker found'}{_narrowed(view, gpu, storage)}",
         )
     if pending is not None:
         first = pending.open[0]
@@ -122,6 +122,12 @@ def _indirect(view: View, findings: Findings, gpu: Gpu, storage: Storage, trials
         confidence="likely" if doubt else "certain",
         because=f"compat, because {why}{doubt}",
     )
+
+
+def _narrowed(view: View, gpu: Gpu, storage: Storage) -> str:
+    """Names a switch's uplink that is the narrowest place, which no table of GPUs and drives shows."""
+    switches = uplinks(view, gpu, storage)
+    return f"; narrowest at the uplink of the switch {', '.join(switches)}" if switches else ""
 
 
 def _doubt(view: View, storage: Storage) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdsctl.assess.ceiling import ceiling, limiting
+from gdsctl.assess.ceiling import ceiling, limit, uplinks
 from gdsctl.assess.config import Config
 from gdsctl.assess.pairs import pairs
 from gdsctl.assess.view import View
@@ -37,7 +37,8 @@ def view_of(machine: Machine, *, rates: Sequence[float] = ()) -> View:
 
 def found(view: View, gpu: int = 0) -> tuple[float | None, tuple[str, ...]]:
     storage = view.storage("/data")
-    return ceiling(view, view.gpus[gpu], storage), limiting(view, view.gpus[gpu], storage)
+    narrowest = limit(view, view.gpus[gpu], storage)
+    return ceiling(view, view.gpus[gpu], storage), narrowest.at if narrowest else ()
 
 
 def near(value: float) -> object:
@@ -79,6 +80,21 @@ def test_a_raid0_over_two_switches_shares_the_far_uplink():
     assert at == (machine.disks[0].address, far.up.address)
     own.up.width = 4  # now the far drives have to squeeze in through this
     assert found(view_of(machine)) == (near(2 * GEN4_X4), (machine.disks[0].address, own.up.address))
+
+
+def test_shared_uplinks_are_told_apart_from_the_ends():
+    machine = Machine()
+    root = machine.root("0000:17", numa=0)
+    own, far = (machine.switch(machine.root_port(root), ports=2) for _ in range(2))
+    machine.gpu(own.down[0])
+    machine.nvme(own.down[1])
+    for port in far.down:
+        machine.nvme(port)
+    view = view_of(machine)
+    assert uplinks(view, view.gpus[0], view.storage("/data")) == ()  # the drives are
+    far.up.width = 2
+    view = view_of(machine)
+    assert uplinks(view, view.gpus[0], view.storage("/data")) == (far.up.address,)
 
 
 def test_two_ports_of_200_gigabit_in_one_x16_gen4_slot():
