@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
+import pytest
 
 from gdsctl.assess.config import Config
 from gdsctl.assess.pairs import pairs
@@ -11,6 +14,7 @@ from gdsctl.assess.view import View
 from gdsctl.model.devices import Backing, Gpu, Mount, NvLink
 from gdsctl.model.node import Numa, NumaNode
 from gdsctl.model.software import NvidiaFs
+from gdsctl.parse.nvidia_smi_topo import parse
 from tests.builders import Machine
 
 # Eight V100 of a DGX-1V in their hybrid cube mesh: `nvidia-smi topo -m` of such nodes shows these counts of links.
@@ -62,6 +66,20 @@ def test_in_a_cube_mesh_a_helper_needs_a_direct_link():
     # GPU 2 reaches 0, 1, 3, 5 and GPU 3 reaches 0, 1, 2, 4; 6 and 7 have a link to neither.
     assert staged(view) == {0, 1, 2, 3, 4, 5}
     assert applicable(view, view.gpus[6], view.node.nics) == ("GPU_MEM", "SYS_MEM", "P2P")
+
+
+@pytest.mark.shared
+def test_the_mesh_is_the_one_that_nvidia_smi_shows(shared: Path):
+    matrix = parse((shared / "field/topo/05.txt").read_text().partition("the sample follows)")[2]).matrix
+    shown = {
+        gpu: {
+            peer: int(cell[2:])
+            for peer in range(8)
+            if (cell := matrix[f"GPU{gpu}"][f"GPU{peer}"]) is not None and cell.startswith("NV")
+        }
+        for gpu in range(8)
+    }
+    assert shown == CUBE_MESH
 
 
 def test_bridged_pairs_help_each_other_only():
