@@ -32,6 +32,10 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         _swallow_stdout()
         return 0
+    except OSError as error:
+        _swallow_stdout()
+        _say(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
+        return 5
     except Exception as fault:  # noqa: BLE001 -- the last line of defence: no user sees a traceback
         return _fault(fault)
     return code
@@ -50,7 +54,7 @@ def _say(message: str) -> None:
 
 
 def _swallow_stdout() -> None:
-    """The reader of our pipe went away (`| head`): keep the interpreter from complaining when it flushes at exit."""
+    """Standard output takes no more (`| head`, a full disk): keep the interpreter from complaining when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -8,6 +8,7 @@ import typer
 import typer.main
 
 from gdsctl.cli import explain, inspect, lint, parse, plan, schema, size, snapshot, verify
+from gdsctl.errors import UsageError
 
 # typer carries its own click from 0.26 on and uses the installed one before: its public subclass leads to either.
 _ClickError: Any = typer.BadParameter.__mro__[2]
@@ -55,6 +56,16 @@ def invoke(argv: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except _ClickError as error:
-        error.show()
-        return int(error.exit_code)
+        message = error.format_message()
+        if not message or "\n" in message:  # no arguments at all: the help
+            error.show()
+            return int(error.exit_code)
+        context = getattr(error, "ctx", None)
+        raise UsageError(f"{message} ({context.command_path if context else 'gdsctl'} --help)") from None
+    except SystemExit as ending:
+        if isinstance(ending.__context__, BrokenPipeError):  # how typer ends where the reader went away
+            raise BrokenPipeError from None
+        raise
+    if code == 130:  # how typer reports Ctrl-C, without a word
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else 0

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from typing import Any
 
 import msgspec
 
 from gdsctl.errors import RefusedError
+from gdsctl.render.safe_text import unseen_escaped
 
 
 def to_json(document: Any) -> str:
-    """Indented JSON with a final newline; keys in the records' order."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    """Indented JSON with a final newline; keys in the records' order; control and hidden characters escaped."""
+    return unseen_escaped(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()) + "\n"
 
 
 def to_yaml(document: Any) -> str:
@@ -53,6 +53,8 @@ def write_atomically(path: str, content: bytes, mode: int = 0o644) -> None:
                     stream.write(content)
                 return
             mode = os.stat(target).st_mode & 0o777
+        import tempfile
+
         descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)}.", dir=folder)
         with os.fdopen(descriptor, "wb") as stream:
             os.fchmod(descriptor, mode)

@@ -15,6 +15,13 @@ def safe(text: object) -> str:
     return _UNSAFE.sub(_escaped, str(text))
 
 
+def unseen_escaped(text: str) -> str:
+    r"""A JSON text whose strings hold no such character raw; JSON itself asks for `\uNNNN` only below U+0020."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _UNSAFE.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
+
+
 def _escaped(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
