@@ -94,14 +94,15 @@ def _module(reader: Reader, name: str, row: LoadedModule | None, *, loaded: bool
     )
 
 
-def _parameters(reader: Reader, facts: ModuleFacts) -> dict[str, str] | None:
-    """Those that the table names and the module has. None, and a gap for each refused one, where none can be read."""
-    read: dict[str, str] = {}
+def _parameters(reader: Reader, facts: ModuleFacts) -> dict[str, str | None] | None:
+    """Those that the table names and the module has; a refused one is None, with a gap."""
+    read: dict[str, str | None] = {}
     for parameter in facts.parameters:
         text = reader.text(f"/sys/module/{facts.name}/parameters/{parameter}")
         if not isinstance(text, Missing):
             read[parameter] = text.strip()
         elif text.status != "absent":
+            read[parameter] = None
             reader.gap(
                 "modules",
                 f"parameters/{parameter}",

@@ -251,7 +251,7 @@ def _unpacked(packed: bytes) -> str | Missing:
     return decode(unpacked)
 
 
-def _symbols(reader: Reader) -> dict[str, bool] | None:
+def _symbols(reader: Reader) -> dict[str, bool | None] | None:
     found = reader.parsed("/proc/kallsyms", kallsyms.parse)
     if isinstance(found, Missing):
         _gap(reader, "symbols", found, "grep pci_p2pdma_add_resource /proc/kallsyms")
@@ -260,7 +260,7 @@ def _symbols(reader: Reader) -> dict[str, bool] | None:
     for name, value in told.items():
         if value is None:
             _gap(reader, f"symbols/{name}", Missing(status="error", detail="cut off"), f"grep {name} /proc/kallsyms")
-    return {name: value for name, value in told.items() if value is not None}
+    return told
 
 
 def _kernel_log(reader: Reader) -> tuple[str, ...] | None:

@@ -25,7 +25,7 @@ class Platform(Record, frozen=True, kw_only=True):
     os_id: str | None = None
     os_version: str | None = None
     kernel_config: dict[str, str] | None = None
-    symbols: dict[str, bool] | None = None
+    symbols: dict[str, bool | None] | None = None
     kernel_log: tuple[str, ...] | None = None
 
 
@@ -49,7 +49,7 @@ class Module(Record, frozen=True, kw_only=True):
     size: int | None = None
     license: str | None = None
     used_by: tuple[str, ...] = ()
-    parameters: dict[str, str] | None = None
+    parameters: dict[str, str | None] | None = None
     taint: str | None = None
 
 
