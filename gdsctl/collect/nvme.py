@@ -25,7 +25,7 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Nvme, ...]:
     places = {name: f"/sys/class/nvme/{name}" for name in names if _CONTROLLER.match(name)} if got(names) else {}
     subsystems = _subsystems(reader)
     known = set(places.values())
-    places |= _without_class(reader, functions.values(), {_function(reader, place, functions) for place in known})
+    places |= _without_class(reader, functions.values(), {_function(reader, place) for place in known})
     if not places and isinstance(names, Missing) and names.status != "absent":
         reader.gap("nvme", "", names, detail="/sys/class/nvme", settle_with="nvme list -v")
     return tuple(
@@ -41,7 +41,7 @@ def _controller(
     functions: dict[str, PciDevice],
     subsystem: tuple[str, tuple[str, ...]] | None,
 ) -> Nvme:
-    address = _function(reader, place, functions)
+    address = _function(reader, place)
     transport = reader.value(f"{place}/transport") or ("pcie" if address else None)  # the attribute came with 4.8
     if transport is None:
         reader.gap("nvme", "transport", "absent", key=name, settle_with=f"cat {place}/transport")
@@ -95,12 +95,12 @@ def _own_namespaces(reader: Reader, place: str, address: str | None) -> tuple[tu
     return own, tuple(f"nvme{match[1]}n{match[2]}" for match in map(_PATH.match, names) if match)
 
 
-def _function(reader: Reader, place: str, functions: dict[str, PciDevice]) -> str | None:
-    """PCI address of a controller: of the nearest folder above it that is a PCI function; the attribute otherwise."""
+def _function(reader: Reader, place: str) -> str | None:
+    """PCI address of a controller: of the nearest folder above it that is named like one; the attribute otherwise."""
     real = reader.source.real(place)
     for part in reversed(real.split("/")) if got(real) else ():
         address = canonical_address(part)
-        if address and (address in functions or not functions):
+        if address:  # be it listed or not: the next one above would be the port
             return address
     return canonical_address(reader.value(f"{place}/address") or "")
 
