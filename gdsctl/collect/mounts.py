@@ -58,7 +58,7 @@ def _mount(storage: _Storage, entry: mounts.MountEntry, reachable: bool) -> Moun
     elif row is not None and row.backing != "block":
         backing = storage.network(entry, row.backing)
     else:
-        backing = storage.local(device)
+        backing = storage.local(entry.target, device)
         if backing.kind == "nvme" and not backing.nvme:
             storage.gap(entry.target, "nvme", "nvme list -v")
             storage.gap(entry.target, "transport", "nvme list-subsys")
@@ -129,7 +129,7 @@ class _Storage:
         real = self._reader.source.real(source)
         return self._by_name.get(real.removeprefix("/dev/")) if got(real) else None
 
-    def local(self, device: Block | None) -> Backing:
+    def local(self, target: str, device: Block | None) -> Backing:
         """Storage below a filesystem that has a block device."""
         if device is None:
             return Backing()
@@ -138,7 +138,9 @@ class _Storage:
             top = self._by_name[top.slaves[0]]
         controllers = [self._nvme[name] for name in device.members if name in self._nvme]
         transports = {controller.transport for controller in controllers}
-        nics = tuple(dict.fromkeys(nic for c in controllers if c.transport != "pcie" for nic in self._fabrics(c)))
+        nics = tuple(
+            dict.fromkeys(nic for c in controllers if c.transport != "pcie" for nic in self._fabrics(target, c))
+        )
         servers = {controller.traddr for controller in controllers if controller.traddr}
         kind: BackingKind
         if top.kind == "md":
@@ -188,14 +190,12 @@ class _Storage:
             )
         return Backing(kind=kind, nics=found, transport=transport, server=server)
 
-    def _fabrics(self, controller: Nvme) -> tuple[str, ...]:
+    def _fabrics(self, target: str, controller: Nvme) -> tuple[str, ...]:
         pinned = tuple(name for name in (controller.host_iface, controller.host_traddr) if name)
         targets = (controller.traddr,) if controller.traddr else ()
         found = self._nics_for(pinned, targets, controller.transport)
         if found is None:
-            self._reader.gap(
-                "nvme", "nics", "unsupported", key=controller.name, settle_with=f"ip route get {controller.traddr}"
-            )
+            self.gap(target, "nics", f"ip route get {controller.traddr}" if controller.traddr else "nvme list-subsys")
         return found or ()
 
     def _nics_for(
