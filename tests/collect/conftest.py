@@ -43,6 +43,8 @@ class Texts:
         raise FileNotFoundError(2, "No such file or directory")
 
     def content(self, path: str) -> bytes:
+        if path in self._folders or self._files[path] is dict:
+            raise IsADirectoryError(21, "Is a directory")
         value = self._files[path]
         if isinstance(value, OSError):
             raise value
