@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
 import sys
 import tarfile
 from pathlib import Path
+
+from tests.vm.machines import ROOT
 
 _KALLSYMS = re.compile(rb"nvfs|p2pdma|dma_scsi_ops|nvidia")
 _CONFIG = re.compile(rb"PCI|IOMMU|NVME|HMM|DMABUF|MODVERSIONS|MODULE_SIG")
@@ -22,9 +25,13 @@ _KEPT = (
     (re.compile(r"/boot/config-"), _CONFIG),
     (re.compile(r"dmesg\.(stdout|txt)$"), _LOG),
 )
+# Where the checkout and its Python lay on the machine that made the capture.
+_OWN = {sys.prefix: "/opt/venv", os.path.realpath(sys.base_prefix): "/opt/python", str(ROOT): "/opt/gdsctl"}
 
 
 def _thin(name: str, data: bytes) -> bytes:
+    for path, instead in _OWN.items():  # the venv may lie in the checkout, so it comes first
+        data = data.replace(path.encode(), instead.encode())
     wanted = next((lines for files, lines in _KEPT if files.search(name)), None)
     return b"".join(line for line in data.splitlines(keepends=True) if wanted.search(line)) if wanted else data
 
@@ -38,8 +45,8 @@ def keep(captures: list[Path], out: Path) -> None:
     ):
 
         def add(name: str, data: bytes) -> None:
-            info = tarfile.TarInfo(name)
             thinned = _thin(name, data)
+            info = tarfile.TarInfo(name)
             info.size = len(thinned)
             archive.addfile(info, io.BytesIO(thinned))
 
