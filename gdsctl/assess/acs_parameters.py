@@ -2,7 +2,8 @@
 
 Linux drivers/pci/pci.c, pci_setup(), __pci_config_acs() and pci_dev_str_match(): of a parameter given twice the last
 counts; its entries are tried in order, and the first that names the function decides. An entry that cannot be read ends
-the search. config_acs comes after disable_acs_redir, and what it leaves at `x` is as firmware left it.
+the search. config_acs comes after disable_acs_redir, and what it leaves at `x` is as firmware left it, not as
+disable_acs_redir made it.
 """
 
 from __future__ import annotations
