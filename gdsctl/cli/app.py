@@ -7,7 +7,7 @@ from typing import Any
 import typer
 import typer.main
 
-from gdsctl.cli import explain, inspect, lint, parse, plan, schema, size, snapshot, verify
+from gdsctl.cli import app_command, explain, inspect, lint, parse, plan, probe, schema, size, snapshot, verify
 from gdsctl.errors import UsageError
 
 # typer carries its own click from 0.26 on and uses the installed one before: its public subclass leads to either.
@@ -41,9 +41,11 @@ def _root(
 app.command("inspect")(inspect.inspect)
 app.command("plan")(plan.plan)
 app.command("verify")(verify.verify)
+app.command("probe")(probe.probe)
 app.add_typer(snapshot.app, name="snapshot")
 app.command("lint")(lint.lint)
 app.command("parse")(parse.parse)
+app.command("app")(app_command.app)
 app.command("size")(size.size)
 app.command("explain")(explain.explain)
 app.command("schema")(schema.schema)

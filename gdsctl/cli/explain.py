@@ -15,14 +15,14 @@ def explain(
     no_color: NoColor = False,
 ) -> None:
     """Tell the story of a finding: what, why, where to look, what to change, what not to conclude."""
-    from gdsctl.assess.rules import explanation, ids
+    from gdsctl.assess.rules import explained, explanation
     from gdsctl.render import documents
 
     story = explanation(id)
     if story is None:
         import difflib
 
-        close = difflib.get_close_matches(id, ids(), n=3)
+        close = difflib.get_close_matches(id, explained(), n=3)
         raise UsageError(f"no finding has the id {id!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""))
     if format is Format.table:
         from gdsctl.render import terminal

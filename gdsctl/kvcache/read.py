@@ -8,7 +8,7 @@ import re
 from gdsctl.errors import InputError
 from gdsctl.kvcache.json_text import json_value
 from gdsctl.kvcache.launch import Found, Launch, Place, Word
-from gdsctl.kvcache.read_manifests import read_document
+from gdsctl.kvcache.read_manifests import config_maps, read_document
 from gdsctl.kvcache.read_shell import read_shell
 from gdsctl.kvcache.yaml_documents import documents
 
@@ -34,9 +34,11 @@ def _read(text: str, place: Place, name: str, depth: int) -> Found:
     elif not name.endswith((".yaml", ".yml")) and not _YAML_START.match(text):
         return _shell(text, place, depth)
     found = Found()
-    for number, item in enumerate(documents(text), 1):
+    items = documents(text)
+    maps = config_maps(items)
+    for number, item in enumerate(items, 1):
         launches, embedded = read_document(
-            item, Place(file=place.file, line=item.line, document=place.document or number)
+            item, Place(file=place.file, line=item.line, document=place.document or number), maps
         )
         found += launches
         for part in embedded[:_MOST_EMBEDDED]:

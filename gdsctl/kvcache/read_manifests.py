@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gdsctl.kvcache.launch import Container, Found, Launch, Place, Service, Volume, Word
 from gdsctl.kvcache.read_shell import started, volume
@@ -55,7 +55,25 @@ class Embedded:
         self.place = place
 
 
-def read_document(item: Item, place: Place) -> tuple[Found, list[Embedded]]:
+Maps = Mapping[str, Mapping[str, Word]]
+
+
+def config_maps(items: Iterable[Item]) -> dict[str, dict[str, Word]]:
+    """The ConfigMaps (and Secrets in plain text) of a file by name: key -> value."""
+    return {
+        entry.word("metadata", "name") or "": {
+            name: Word(text=value.text, line=value.text_line)
+            for part in ("data", "stringData")
+            for name, value in _pairs(entry.get(part))
+            if value.text is not None
+        }
+        for item in items
+        for entry in _objects(item)
+        if entry.word("kind") in ("ConfigMap", "Secret")
+    }
+
+
+def read_document(item: Item, place: Place, maps: Maps) -> tuple[Found, list[Embedded]]:
     """One YAML document. Kinds that start nothing give nothing."""
     if item.get("services") is not None and item.get("kind") is None:
         return _compose(item, place), []
@@ -65,19 +83,12 @@ def read_document(item: Item, place: Place) -> tuple[Found, list[Embedded]]:
             first = min(word.line for word in config.values())
             return Found(launches=(Launch(place=place.at(first), config=config),)), []
         return Found(), []
-    maps: dict[str, dict[str, Word]] = {}
-    objects = list(_objects(item))
-    embedded: list[Embedded] = []
-    for entry in objects:
-        if entry.word("kind") in ("ConfigMap", "Secret"):
-            values = {
-                name: Word(text=value.text, line=value.text_line)
-                for part in ("data", "stringData")
-                for name, value in _pairs(entry.get(part))
-                if value.text is not None
-            }
-            maps[entry.word("metadata", "name") or ""] = values
-            embedded += [Embedded(name, word.text, place.at(word.line)) for name, word in values.items()]
+    objects = _objects(item)
+    embedded = [
+        Embedded(name, word.text, place.at(word.line))
+        for values in config_maps([item]).values()
+        for name, word in values.items()
+    ]
     found_all = Found()
     for entry in objects:
         if entry.word("kind") == "Service":
@@ -107,7 +118,7 @@ def _service(entry: Item) -> Service:
     return Service(name=entry.word("metadata", "name") or "", ports=ports)
 
 
-def _dynamo(entry: Item, place: Place, maps: Mapping[str, Mapping[str, Word]]) -> Found:
+def _dynamo(entry: Item, place: Place, maps: Maps) -> Found:
     """DynamoGraphDeployment: each service's extraPodSpec.mainContainer, with envs beside it."""
     found = Found()
     services = entry.get("spec", "services")
@@ -120,7 +131,7 @@ def _dynamo(entry: Item, place: Place, maps: Mapping[str, Mapping[str, Word]]) -
     return found
 
 
-def _pod(spec: Item, name: str, place: Place, maps: Mapping[str, Mapping[str, Word]]) -> Found:
+def _pod(spec: Item, name: str, place: Place, maps: Maps) -> Found:
     found = Found()
     for part in ("initContainers", "containers"):
         for container in spec.list(part):
@@ -133,7 +144,7 @@ def _container(
     spec: Item,
     pod: str,
     place: Place,
-    maps: Mapping[str, Mapping[str, Word]],
+    maps: Maps,
     *,
     outer: Mapping[str, Word],
 ) -> Found:
@@ -167,7 +178,7 @@ def _filled(text: str, env: Mapping[str, Word]) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def _env(entries: list[Item], maps: Mapping[str, Mapping[str, Word]]) -> dict[str, Word]:
+def _env(entries: list[Item], maps: Maps) -> dict[str, Word]:
     found: dict[str, Word] = {}
     for entry in entries:
         name = entry.word("name")

@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
+from gdsctl.kvcache.app import AppReport
 from gdsctl.kvcache.size import Size
 from gdsctl.model.node import Report
 from gdsctl.plan.documents import PlanReport, VerifyReport
 from gdsctl.plan.intent import SCHEMA, Intent
+from gdsctl.probe.report import ProbeReport
 from gdsctl.record import Record
 from gdsctl.source.snapshot import Manifest
 
@@ -17,7 +19,9 @@ SCHEMAS: dict[str, type[Record]] = {
     "inspect": Report,
     "plan": PlanReport,
     "verify": VerifyReport,
+    "app": AppReport,
     "size": Size,
+    "probe": ProbeReport,
     "intent": Intent,
     "snapshot": Manifest,
 }

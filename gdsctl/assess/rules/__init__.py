@@ -112,9 +112,18 @@ def ids() -> tuple[str, ...]:
     return tuple(sorted(rule.id for rule in rules()))
 
 
+def explained() -> tuple[str, ...]:
+    """All ids that have a story: the node's rules, and what is found in the configuration of applications."""
+    from gdsctl.data.app_findings import stories
+
+    return tuple(sorted((*ids(), *stories())))
+
+
 def explanation(id_: str) -> dict[str, Any] | None:
     """A rule's story as plain values, or None for an id that does not exist."""
-    rule = next((rule for rule in rules() if rule.id == id_), None)
+    from gdsctl.data.app_findings import stories
+
+    rule = next((rule for rule in rules() if rule.id == id_), None) or stories().get(id_)
     if rule is None:
         return None
     return {

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Optional
+
+import typer
+
+from gdsctl.cli.options import Format, Formatted, NoColor, Output, Snapshot, Verbose
+from gdsctl.errors import InputError, UsageError
+
+
+def app(  # noqa: PLR0917 -- options, named on the command line
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="Scripts, environment files, compose files, manifests, LMCache YAML, JSON; - for standard input.",
+            show_default=False,
+        ),
+    ],
+    live: Annotated[
+        bool, typer.Option("--live", help="Hold the files against this machine: routes, and what a container lacks.")
+    ] = False,
+    model: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="CONFIG.json", help="The served model's config.json, for the size of a chunk.", show_default=False
+        ),
+    ] = None,
+    tp: Annotated[
+        Optional[int],
+        typer.Option(metavar="N", help="Tensor-parallel ranks. Default: what the engine is told.", show_default=False),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Findings of severity warning fail too.")] = False,
+    snapshot: Snapshot = None,
+    format: Formatted = Format.table,  # noqa: A002 -- the option's name
+    output: Output = None,
+    no_color: NoColor = False,
+    verbose: Verbose = False,
+) -> int:
+    """Does this KV-cache configuration move bytes between GPU and storage at all, and what is wrong with it?
+
+    With --snapshot or --live also: does it on that node? Exit code 0 where nothing is wrong, 1 where something is,
+    3 where it cannot be told, 4 where a file configures nothing that is known.
+    """
+    from gdsctl import pipeline
+    from gdsctl.cli.text_files import read_text
+    from gdsctl.kvcache.app import judge
+    from gdsctl.kvcache.findings import Sized
+    from gdsctl.kvcache.model_config import read_model_config
+    from gdsctl.render import documents
+    from gdsctl.source.opening import open_source
+
+    if live and snapshot is not None:
+        raise UsageError("--live and --snapshot name two nodes")
+    if tp is not None and (model is None or tp < 1):
+        raise UsageError("--tp is a positive number, and goes with --model")
+    sized = None
+    if model is not None:
+        try:
+            sized = Sized(attention=read_model_config(read_text(model)), said=model, tp=tp)
+        except InputError as error:
+            raise error.at("<stdin>" if model == "-" else model) from None
+        if tp is not None:
+            sized.attention.check_tp(tp)
+    texts = [("<stdin>" if path == "-" else path, read_text(path)) for path in dict.fromkeys(files)]
+    node = pipeline.inspect(open_source(snapshot)) if live or snapshot is not None else None
+    report = judge(texts, tool=pipeline.tool(), node=node, model=sized, strict=strict)
+    if format is Format.table:
+        from gdsctl.render import app_report, terminal
+
+        terminal.deliver(app_report.app_report(report, verbose=verbose), output, no_color=no_color)
+    else:
+        documents.deliver(documents.ENCODERS[format.value](report), output)
+    if report.verdict == "unknown":
+        from gdsctl.render.safe_text import safe
+
+        for stack in report.stacks:
+            for edge in stack.edges:
+                reasons = [route.because for route in edge.routes or () if route.route == "unknown"]
+                if edge.gds_helps == "unknown":
+                    reasons.append(edge.because)
+                for reason in reasons:
+                    sys.stderr.write(f"gdsctl: unknown: {safe(f'{stack.source}: {reason}')}\n")
+    return {"pass": 0, "fail": 1, "unknown": 3}[report.verdict]

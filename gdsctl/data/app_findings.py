@@ -1,0 +1,53 @@
+"""What is told of the findings about applications: rows of `app_findings.toml`, with a rule's fields."""
+
+from __future__ import annotations
+
+import functools
+
+from gdsctl.data.tables import load
+from gdsctl.model.judgement import Remedy, RouteName, Severity
+from gdsctl.record import Record
+
+
+class Story(Record, frozen=True, kw_only=True):
+    """As a rule of the node has it (gdsctl.assess.rule), without a check: these look at files, not at a node."""
+
+    id: str
+    severity: Severity
+    problem: str
+    why: str
+    look_at: tuple[str, ...]
+    remedy: Remedy
+    source: str
+    not_to_conclude: str = ""
+    blocks: tuple[RouteName, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+class _Row(Record, frozen=True, kw_only=True):
+    id: str
+    severity: Severity
+    problem: str
+    why: str
+    look_at: tuple[str, ...]
+    remedy: str
+    source: str
+    not_to_conclude: str = ""
+
+
+@functools.cache
+def stories() -> dict[str, Story]:
+    """Id -> story."""
+    return {
+        row.id: Story(
+            id=row.id,
+            severity=row.severity,
+            problem=row.problem,
+            why=row.why,
+            look_at=row.look_at,
+            remedy=Remedy(text=row.remedy),
+            source=row.source,
+            not_to_conclude=row.not_to_conclude,
+        )
+        for row in load("app_findings.toml", dict[str, tuple[_Row, ...]])["finding"]
+    }

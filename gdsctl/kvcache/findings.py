@@ -1,0 +1,312 @@
+"""What is wrong with the stacks of some files: one function an id, each with its evidence and the line to change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from gdsctl.data.app_findings import stories
+from gdsctl.data.app_models import model as known_model
+from gdsctl.data.app_names import deprecated
+from gdsctl.errors import InputError, UsageError
+from gdsctl.kvcache.launch import Place, Service
+from gdsctl.kvcache.model_config import Attention, read_model_config
+from gdsctl.kvcache.size import GIB
+from gdsctl.kvcache.stack import Adapter, Draft, Endpoint
+from gdsctl.model.judgement import Evidence, Finding, Remedy, Severity
+from gdsctl.record import Record
+
+# LMCache gds_context.py@16f17958, _register_region.
+_MOST_REGISTERED_BYTES = 16 << 20
+_USELESS_BYTES = GIB  # no store of KV cache is meant to be smaller
+
+
+class Sized(Record, frozen=True, kw_only=True):
+    """A model's layers and what told of them."""
+
+    attention: Attention
+    said: str
+    tp: int | None = None
+
+
+class App(Record, frozen=True, kw_only=True):
+    """All drafts, and what was given beside them: `model` is the caller's own, `io_batchsize` the node's, where known."""
+
+    drafts: tuple[Draft, ...]
+    services: tuple[Service, ...] = ()
+    model: Sized | None = None
+    io_batchsize: int | None = None
+
+
+def findings(app: App) -> tuple[Finding, ...]:
+    """All of them, the graver first."""
+    order = {"critical": 0, "error": 1, "warning": 2, "info": 3}
+    found = [
+        finding
+        for check in (_dram_staged, _exclusive, _pool, _ports, _chunks, _batches, _old)
+        for finding in check(app)
+    ]
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: order[finding.severity]))
+
+
+def finding(
+    id_: str,
+    place: Place,
+    message: str,
+    evidence: tuple[Evidence, ...],
+    *,
+    severity: Severity | None = None,
+    remedy: Remedy | None = None,
+    source: str | None = None,
+) -> Finding:
+    story = stories()[id_]
+    return Finding(
+        id=id_,
+        severity=severity or story.severity,
+        subject=str(place),
+        message=message,
+        why=story.why,
+        evidence=evidence,
+        remedy=remedy or story.remedy,
+        source=source or story.source,
+    )
+
+
+def seen(fact: str, value: object, place: Place) -> tuple[Evidence, ...]:
+    return (Evidence(fact=fact, value=str(value), source=str(place)),)
+
+
+def _at(draft: Draft, line: int) -> Place:
+    return draft.stack.source.at(line)
+
+
+def _dram_staged(app: App) -> Iterator[Finding]:
+    """An error where the configuration names GDS, a remark where it never claimed to."""
+    for draft in app.drafts:
+        staged = [edge for edge in draft.stack.edges if edge.staged_in == "dram" and edge.gds_helps == "no"]
+        helped = any(edge.gds_helps in ("yes", "half") for edge in draft.stack.edges)
+        if not staged:
+            continue
+        first = staged[0]
+        claims = tuple(word for word in draft.claims_gds if word.line != draft.gds_l1_line)
+        claimed = bool(claims) and (not helped or draft.gds_l1_line is not None)
+        line = (
+            claims[0].line
+            if claims
+            else next((t.line for t in draft.stack.tiers if t.path == first.path and t.line), None)
+        )
+        place = _at(draft, line or draft.stack.source.line or 1)
+        what = f"{claims[0].text}, but the bytes go" if claimed else "the bytes go"
+        where = f" ({first.path})" if first.path else ""
+        storage = "object store" if "object" in (first.to, first.from_) else "file"
+        yield finding(
+            "app.dram-staged",
+            place,
+            f"{draft.stack.software}: {what} GPU <-> host memory <-> {storage}{where}; GPUDirect Storage has no part in it",
+            tuple(Evidence(fact=edge.api, value=edge.because, source=edge.source) for edge in staged),
+            severity="error" if claimed else "info",
+        )
+
+
+def _exclusive(app: App) -> Iterator[Finding]:
+    for draft in app.drafts:
+        if draft.gds_l1_line is None:
+            continue
+        for adapter in draft.adapters:
+            if not draft.has_dram_l1:
+                place = _at(draft, adapter.line)
+                yield finding(
+                    "app.tiers-exclude-each-other",
+                    place,
+                    f"the only L1 is GDS, which has no host memory that the L2 adapter {adapter.type} could register",
+                    seen("L1", "GDS", _at(draft, draft.gds_l1_line)) + seen("L2 adapter", adapter.type, place),
+                )
+
+
+def _pool(app: App) -> Iterator[Finding]:
+    for draft in app.drafts:
+        for adapter in draft.adapters:
+            yield from _pool_of(draft, adapter)
+        for name, lower, upper, line in draft.lower_gib:
+            if 0 < lower < upper:
+                yield _smaller(draft, name, lower, upper, line)
+
+
+def _pool_of(draft: Draft, adapter: Adapter) -> Iterator[Finding]:
+    place = _at(draft, adapter.line)
+    if adapter.type == "nixl_store":
+        size = _whole(adapter.params.get("file_size")) or draft.align_bytes
+        pool = _whole(adapter.params.get("pool_size"))
+        if pool is None:
+            return
+        if adapter.backend in ("OBJ", "AZURE_BLOB"):
+            size = draft.align_bytes
+        total = pool * size
+        said = f"pool_size {pool} x file_size {size}" + (
+            "" if "file_size" in adapter.params else " (the L1's alignment: not set)"
+        )
+        if total < _USELESS_BYTES:
+            yield finding(
+                "app.pool-too-small",
+                place,
+                f"{said} = {_bytes(total)}: the L2 holds next to nothing",
+                seen("capacity", f"{said} = {total} bytes", place),
+            )
+        elif draft.l1_gib is not None and total < draft.l1_gib * GIB:
+            yield _smaller(draft, said, total / GIB, draft.l1_gib, adapter.line)
+        return
+    capacity = _real(adapter.params.get("max_capacity_gb"))
+    if capacity and draft.l1_gib is not None and draft.has_dram_l1 and capacity < draft.l1_gib:
+        yield _smaller(draft, f"max_capacity_gb of {adapter.type}", capacity, draft.l1_gib, adapter.line)
+
+
+def _smaller(draft: Draft, name: str, lower: float, upper: float, line: int) -> Finding:
+    place = _at(draft, line)
+    return finding(
+        "app.pool-too-small",
+        place,
+        f"{name}: {lower:.4g} GiB lie below a tier of {upper:.4g} GiB: all it keeps is in the upper tier already",
+        seen("lower tier, GiB", f"{lower:g}", place) + seen("upper tier, GiB", f"{upper:g}", draft.stack.source),
+        severity="warning",
+    )
+
+
+def _ports(app: App) -> Iterator[Finding]:
+    servers = [(draft, draft.listens) for draft in app.drafts if draft.listens is not None]
+    if not servers or any(server.port is None for _, server in servers):
+        return
+    for draft in app.drafts:
+        for asked in draft.asks:
+            port = _target(app, asked)
+            if port is None or any(server.port == port for _, server in servers):
+                continue
+            place = _at(draft, asked.line)
+            there = ", ".join(f"{_at(other, server.line)} listens on {server.port}" for other, server in servers)
+            yield finding(
+                "app.port-mismatch",
+                place,
+                f"the connector asks {asked.host} for port {asked.port}, but {there}",
+                seen("lmcache.mp.port", asked.port, place)
+                + tuple(e for other, server in servers for e in seen("--port", server.port, _at(other, server.line))),
+            )
+
+
+def _target(app: App, asked: Endpoint) -> int | None:
+    """The port behind a Service's, where the host is one of the files' Services."""
+    if asked.port is None:
+        return None
+    service = next((s for s in app.services if s.name == asked.host.partition(".")[0]), None)
+    return asked.port if service is None else service.ports.get(asked.port, asked.port)
+
+
+def _sized(app: App) -> Sized | None:
+    """The caller's model, or a public one that an engine of the files names."""
+    if app.model is not None:
+        return app.model
+    for draft in app.drafts:
+        row = known_model(draft.model) if draft.model else None
+        if row is not None:
+            try:
+                attention = read_model_config(json.dumps(row.config), _dtype(draft.kv_dtype))
+            except (InputError, UsageError):
+                continue
+            return Sized(attention=attention, said=f"{draft.model} ({row.source})", tp=draft.tp)
+    return None
+
+
+def _dtype(text: str) -> str:
+    from gdsctl.kvcache.model_config import KV_DTYPES
+
+    return text if text in KV_DTYPES else "auto"
+
+
+def _chunks(app: App) -> Iterator[Finding]:
+    sized = _sized(app)
+    if sized is None:
+        return
+    tp = sized.tp or max((draft.tp for draft in app.drafts), default=1)
+    for draft in app.drafts:
+        if draft.listens is None or draft.chunk_tokens is None:
+            continue
+        per_token = sized.attention.rank_bytes(tp)
+        chunk = draft.chunk_tokens * per_token
+        place = _at(draft, draft.gds_l1_line or draft.stack.source.line or 1)
+        said = f"{draft.chunk_tokens} tokens x {per_token:g} bytes (tensor parallel {tp}) = {_bytes(chunk)}"
+        evidence = (*seen("chunk bytes", said, place), Evidence(fact="model", value=sized.said, source=sized.said))
+        if draft.gds_l1_line is not None and chunk > _MOST_REGISTERED_BYTES:
+            most = int(_MOST_REGISTERED_BYTES / per_token) // 16 * 16
+            yield finding(
+                "app.chunk-too-large",
+                place,
+                f"a chunk is {said}, more than the 16 MiB that the GDS L1 registers at a time; --chunk-size {most} would fit",
+                evidence,
+            )
+        direct = draft.gds_l1_line is not None or any(
+            adapter.params.get("use_direct_io") == "true" or adapter.params.get("use_odirect") == "true"
+            for adapter in draft.adapters
+        )
+        if direct and chunk % draft.align_bytes:
+            yield finding(
+                "app.chunk-unaligned",
+                place,
+                f"a chunk is {said}, not a multiple of {draft.align_bytes} bytes",
+                evidence,
+            )
+
+
+def _batches(app: App) -> Iterator[Finding]:
+    """Where the node's library takes smaller batches than NIXL's GDS backend hands it."""
+    if app.io_batchsize is None:
+        return
+    for draft in app.drafts:
+        for adapter in draft.adapters:
+            if adapter.backend != "GDS":
+                continue
+            limit = _whole(adapter.params.get("batch_limit")) or 128
+            if limit > app.io_batchsize:
+                place = _at(draft, adapter.line)
+                yield finding(
+                    "app.batch-limit",
+                    place,
+                    f"NIXL submits up to {limit} requests at once, libcufile takes {app.io_batchsize}",
+                    (
+                        *seen("batch_limit", limit, place),
+                        Evidence(fact="properties.io_batchsize", value=str(app.io_batchsize), source="cufile.json"),
+                    ),
+                )
+
+
+def _old(app: App) -> Iterator[Finding]:
+    for draft in app.drafts:
+        for kind, name, line in draft.old:
+            row = deprecated(kind, name)
+            if row is not None:
+                place = _at(draft, line)
+                yield finding(
+                    "app.deprecated-backend",
+                    place,
+                    f"{name}: {row.said}",
+                    seen(kind, name, place),
+                    severity=row.severity,
+                    remedy=Remedy(text=f"Use {row.instead}."),
+                    source=row.source,
+                )
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 16 else None
+
+
+def _real(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None else None
+    except ValueError:
+        return None
+    return value if value is not None and 0 < value < 1e12 else None
+
+
+def _bytes(count: float) -> str:
+    for unit, step in (("TiB", 1 << 40), ("GiB", GIB), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= step:
+            return f"{count / step:.4g} {unit}"
+    return f"{count:g} bytes"

@@ -1,0 +1,610 @@
+"""Which KV-cache and weight-loading software a program is, and what its arguments and environment make of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gdsctl.data import app_edges
+from gdsctl.data.app_names import deprecated
+from gdsctl.errors import InputError
+from gdsctl.kvcache.json_text import json_object
+from gdsctl.kvcache.launch import Launch, Word
+from gdsctl.kvcache.stack import Adapter, Draft, Edge, Endpoint, Stack, Tier, edge
+
+_OPEN = re.compile(r"\$[({A-Za-z_]|\{\{|<[A-Za-z_-]+>|`")
+_GDS = ("GDS", "GDS_MT")
+_LMCACHE_SERVERS = ("lmcache.v1.multiprocess.server", "lmcache.v1.multiprocess.http_server")
+_VLLM_MODULES = ("vllm.entrypoints.openai.api_server", "dynamo.vllm", "vllm.entrypoints.cli.main")
+_SGLANG_MODULES = ("sglang.launch_server", "dynamo.sglang")
+# L2 adapters that talk to a service instead of a file system (LMCache docs/source/mp/l2_storage).
+_REMOTE = frozenset(
+    [
+        "s3",
+        "mooncake_store",
+        "aerospike",
+        "bigtable",
+        "sagemaker-hyperpod",
+        "hfbucket",
+        "resp",
+        "valkey",
+        "valkey_rdma",
+        "gcs",
+        "minio",
+        "seaweedfs",
+        "wqs",
+    ]
+)
+
+
+def recognise(launch: Launch) -> list[Draft]:
+    """The stacks of one launch; none for a program that has nothing to do with KV caches.
+
+    Raises InputError (line in the file) where an option's JSON is broken.
+    """
+    found: list[Draft] = []
+    for reader in (_lmcache_server, _vllm, _lmcache_in_process, _kvbm, _sglang, _weights, _nixlbench):
+        draft = reader(launch)
+        if draft is not None:
+            found.append(draft)
+    return found
+
+
+# --- what they have in common ----------------------------------------------------------------------------------------
+
+
+def _options(words: Iterable[Word]) -> dict[str, list[Word]]:
+    """`--name value` and `--name=value`; a name without a value gives an empty one. A `_` in a name counts as `-`."""
+    found: dict[str, list[Word]] = {}
+    waiting: str | None = None
+    for word in words:
+        if word.text.startswith("--") and len(word.text) > 2:
+            name, sign, value = word.text.partition("=")
+            name = name.replace("_", "-")
+            found.setdefault(name, []).append(Word(text=value, line=word.line))
+            waiting = None if sign else name
+        elif waiting is not None:
+            if not found[waiting][-1].text:
+                found[waiting][-1] = word
+            else:
+                found[waiting].append(word)
+    return found
+
+
+def _first(options: Mapping[str, list[Word]], *names: str) -> Word | None:
+    return next((options[name][-1] for name in names if name in options), None)
+
+
+def _number(word: Word | None) -> float | None:
+    """None too for a variable that nothing sets."""
+    if word is None:
+        return None
+    try:
+        value = float(word.text)
+    except ValueError:
+        return None
+    return value if 0 <= value < 1e15 else None
+
+
+def _whole(word: Word | None) -> int | None:
+    value = _number(word)
+    return int(value) if value is not None and value == int(value) else None
+
+
+def _true(text: str | None) -> bool:
+    return text is not None and text.strip().lower() in ("1", "true", "yes", "on")
+
+
+def _object(word: Word) -> dict[str, Any] | None:
+    """An option's JSON; None where a variable or placeholder in it keeps it from being read."""
+    try:
+        return json_object(word.text)
+    except InputError as error:
+        if _OPEN.search(word.text):
+            return None
+        raise InputError(error.reason, line=word.line + (error.line or 1) - 1) from None
+
+
+def _runs(launch: Launch, program: tuple[str, str], modules: tuple[str, ...]) -> list[Word] | None:
+    """The words behind `PROGRAM SUBCOMMAND` or `python -m MODULE`, however they are wrapped."""
+    words = list(launch.words)
+    for index, word in enumerate(words):
+        name = word.text.rpartition("/")[2]
+        following = words[index + 1].text if index + 1 < len(words) else ""
+        if (name == program[0] and following == program[1]) or (word.text == "-m" and following in modules):
+            return words[index + 2 :]
+    return None
+
+
+def _version(launch: Launch, *names: str) -> str | None:
+    """An image's tag, where the image is the software's own."""
+    image = launch.container.image if launch.container is not None else None
+    if image is None or not any(name in image for name in names):
+        return None
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    match = re.match(r"v?(\d+\.\d+[\w.+-]*)", tag)
+    return match[1] if match else None
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class _Steps:
+    """Tiers and edges as they are found."""
+
+    def __init__(self) -> None:
+        self.tiers: list[Tier] = []
+        self.edges: list[Edge] = []
+        self.claims: list[Word] = []
+
+    def add(self, shape: str, backend: str, tier: Tier | None = None) -> None:
+        path = tier.path if tier is not None else None
+        rows = app_edges.edges(shape, backend)
+        self.edges += [edge(row, path) for row in rows]
+        if not rows:
+            self.edges.append(
+                Edge(
+                    from_="dram",
+                    to="file",
+                    api="unknown",
+                    medium="unknown",
+                    path=path,
+                    gds_helps="unknown",
+                    because=f"no table knows {shape} with {backend or 'no backend'}: what it does with the bytes is not known",
+                    source="",
+                )
+            )
+        if tier is not None:
+            self.tiers.append(tier)
+
+    def draft(self, launch: Launch, software: str, version: str | None, line: int | None = None, **facts: Any) -> Draft:
+        place = launch.place if line is None else launch.place.at(line)
+        box = launch.container
+        stack = Stack(
+            software=software,
+            version=version,
+            source=place,
+            container=box.name if box is not None else None,
+            tiers=tuple(self.tiers),
+            edges=tuple(self.edges),
+        )
+        return Draft(stack=stack, box=box, claims_gds=tuple(self.claims), **facts)
+
+
+# --- LMCache ----------------------------------------------------------------------------------------------------------
+
+
+def _lmcache_server(launch: Launch) -> Draft | None:
+    words = _runs(launch, ("lmcache", "server"), _LMCACHE_SERVERS)
+    if words is None:
+        return None
+    options = _options(words)
+    steps = _Steps()
+    size = _number(_first(options, "--l1-size-gb"))
+    gds_line = None
+    dram = False
+    managers = [(word, _object(word)) for word in options.get("--l1-manager", ())]
+    path = _first(options, "--gds-l1-path")
+    if managers:
+        size = 0.0
+        for word, manager in managers:
+            kind = str((manager or {}).get("type", "")).upper()
+            amount = _number(Word(text=str((manager or {}).get("size_gb", "")), line=word.line))
+            size = None if size is None or amount is None else size + amount
+            if kind == "GDS":
+                gds_line = word.line
+                steps.claims.append(word)
+            dram = dram or kind != "GDS"
+            _l1(steps, kind, manager or {}, amount, word.line)
+    elif path is not None:
+        backend = _first(options, "--gds-l1-backend")
+        manager = {"path": path.text, "backend": backend.text if backend else "auto"}
+        gds_line = path.line
+        steps.claims.append(path)
+        _l1(steps, "GDS", manager, size, path.line)
+    else:
+        dram = True
+        devdax = _first(options, "--l1-devdax-path")
+        said = devdax or _first(options, "--l1-size-gb")
+        manager = {"path": devdax.text} if devdax else {}
+        _l1(steps, "DEVDAX" if devdax else "DRAM", manager, size, said.line if said else launch.place.line or 1)
+    adapters = []
+    old = []
+    for word in options.get("--l2-adapter", ()):
+        adapter = _adapter(word, steps)
+        if adapter is not None:
+            adapters.append(adapter)
+            if deprecated("nixl-backend", adapter.backend):
+                old.append(("nixl-backend", adapter.backend, word.line))
+    port = _first(options, "--port")
+    host = _first(options, "--host")
+    number = 5555 if port is None else _whole(port)
+    return steps.draft(
+        launch,
+        "LMCache server",
+        _version(launch, "lmcache"),
+        adapters=tuple(adapters),
+        l1_gib=size,
+        gds_l1_line=gds_line,
+        has_dram_l1=dram,
+        listens=Endpoint(
+            host=host.text if host else "localhost", port=number, line=port.line if port else launch.place.line or 1
+        ),
+        chunk_tokens=_whole(_first(options, "--chunk-size")) or (256 if "--chunk-size" not in options else None),
+        align_bytes=_whole(_first(options, "--l1-align-bytes")) or 4096,
+        old=tuple(old),
+    )
+
+
+def _l1(steps: _Steps, kind: str, manager: Mapping[str, Any], size: float | None, line: int) -> None:
+    path = str(manager["path"]) if "path" in manager else None
+    backend = str(manager.get("backend", "auto"))
+    shape, medium = {
+        "GDS": ("mp.l1.gds", "file"),
+        "DEVDAX": ("mp.l1.devdax", "dram"),
+        "DRAM": ("mp.l1.dram", "dram"),
+    }.get(kind, (f"mp.l1.{kind.lower() or '?'}", "unknown"))
+    tier_type = f"{kind} ({backend})" if kind == "GDS" else kind or "?"
+    steps.add(
+        shape,
+        backend if kind == "GDS" else "",
+        Tier(name="L1", type=tier_type, medium=medium, size_gib=size, path=path, line=line),
+    )
+
+
+def _adapter(word: Word, steps: _Steps) -> Adapter | None:
+    values = _object(word)
+    if values is None:
+        steps.add("mp.l2.?", "", Tier(name="L2", type="?", medium="unknown", line=word.line))
+        return None
+    kind = str(values.get("type", "?"))
+    inner = values.get("backend_params")
+    params = {
+        str(key): _text(value)
+        for holder in (values, inner if isinstance(inner, dict) else {})
+        for key, value in holder.items()
+        if not isinstance(value, dict)
+    }
+    backend = params.get("backend", "")
+    path = next((params[key] for key in ("file_path", "base_path", "device_path", "path") if key in params), None)
+    if kind == "phx" and values.get("device_ids"):
+        backend = "devices"
+    shape = "mp.l2.object" if kind in _REMOTE else f"mp.l2.{kind}"
+    capacity = _number(Word(text=params.get("max_capacity_gb", ""), line=word.line)) or None
+    remote = kind in _REMOTE or backend in ("OBJ", "AZURE_BLOB")
+    steps.add(
+        shape,
+        backend,
+        Tier(
+            name="L2",
+            type=f"{kind} ({params['backend']})" if "backend" in params else kind,
+            medium="object" if remote else "file",
+            size_gib=capacity,
+            path=path,
+            line=word.line,
+        ),
+    )
+    if backend in _GDS:
+        steps.claims.append(Word(text=f"backend {backend}", line=word.line))
+    return Adapter(type=kind, backend=backend, params=params, path=path, line=word.line)
+
+
+def _lmcache_in_process(launch: Launch) -> Draft | None:
+    """From its YAML, or from LMCACHE_* in the environment of an engine that loads the in-process connector."""
+    config = dict(launch.config)
+    if not config:
+        inproc = any("LMCacheConnector" in word.text and "MPConnector" not in word.text for word in launch.words)
+        named = {
+            name[8:].lower(): word
+            for name, word in launch.env.items()
+            if name.startswith("LMCACHE_") and name[8:].lower() not in ("config_file", "log_level", "use_experimental")
+        }
+        keys = ("gds_path", "weka_path", "local_cpu", "local_disk", "nixl_buffer_device", "use_gds", "extra_config")
+        if not named or not (inproc or any(key in named for key in keys)):
+            return None
+        if launch.words and not inproc and _runs(launch, ("vllm", "serve"), _VLLM_MODULES) is None:
+            return None
+        config = named
+        extra = named.get("extra_config")
+        values = _object(extra) if extra is not None else None
+        for key, value in (values or {}).items():
+            config[f"extra_config.{key}"] = Word(text=_text(value), line=extra.line if extra else 1)
+    return _in_process(launch, config)
+
+
+def _in_process(launch: Launch, config: Mapping[str, Word]) -> Draft | None:
+    def said(key: str) -> str | None:
+        return config[key].text if key in config else None
+
+    steps = _Steps()
+    line = min(word.line for word in config.values())
+    size = _number(config.get("max_local_cpu_size"))
+    lower: list[tuple[str, float, float, int]] = []
+    if _true(said("local_cpu") or "true"):
+        at = config["local_cpu"].line if "local_cpu" in config else line
+        steps.add("inproc.cpu", "", Tier(name="CPU", type="local_cpu", medium="dram", size_gib=size, line=at))
+    gds = config.get("gds_path") or config.get("weka_path")
+    if gds is not None and gds.text:
+        switch = said("use_gds") or said("use_cufile") or "true"
+        steps.add(
+            "inproc.gds",
+            str(_true(switch)).lower(),
+            Tier(name="GDS", type="gds_path", medium="file", path=gds.text.partition(",")[0], line=gds.line),
+        )
+        steps.claims.append(gds)
+    if _true(said("extra_config.enable_nixl_storage")):
+        backend = config.get("extra_config.nixl_backend") or Word(text="?", line=line)
+        device = said("nixl_buffer_device") or "?"
+        steps.add(
+            f"inproc.nixl.{device}",
+            backend.text,
+            Tier(
+                name="NIXL",
+                type=f"{backend.text} ({device})",
+                medium="file",
+                path=said("extra_config.nixl_path"),
+                line=backend.line,
+            ),
+        )
+        if backend.text in _GDS:
+            steps.claims.append(Word(text=f"nixl_backend {backend.text}", line=backend.line))
+    disk = config.get("local_disk")
+    if disk is not None and disk.text and disk.text.lower() not in ("false", "none"):
+        amount = _number(config.get("max_local_disk_size"))
+        path = disk.text.removeprefix("file://")
+        steps.add(
+            "inproc.disk",
+            "",
+            Tier(name="disk", type="local_disk", medium="file", size_gib=amount, path=path, line=disk.line),
+        )
+        if amount is not None and size is not None:
+            lower.append(("local_disk", amount, size, disk.line))
+    remote = config.get("remote_url")
+    if remote is not None and remote.text and remote.text.lower() != "none":
+        steps.add(
+            "inproc.remote",
+            "",
+            Tier(name="remote", type="remote_url", medium="object", path=remote.text, line=remote.line),
+        )
+    if not steps.edges:
+        return None
+    old = tuple(("lmcache-key", key, word.line) for key, word in config.items() if deprecated("lmcache-key", key))
+    return steps.draft(
+        launch,
+        "LMCache in-process",
+        _version(launch, "lmcache"),
+        line,
+        chunk_tokens=_whole(config.get("chunk_size")),
+        lower_gib=tuple(lower),
+        old=old,
+    )
+
+
+# --- vLLM ---------------------------------------------------------------------------------------------------------------
+
+
+def _vllm(launch: Launch) -> Draft | None:
+    words = _runs(launch, ("vllm", "serve"), _VLLM_MODULES)
+    options = _options(launch.words if words is None else words)
+    transfers = options.get("--kv-transfer-config", [])
+    if words is None and not transfers:
+        return None
+    steps = _Steps()
+    asks: list[Endpoint] = []
+    old: list[tuple[str, str, int]] = []
+    for transfer in transfers:
+        values = _object(transfer)
+        if values is None:
+            continue
+        for connector in _connectors(values):
+            _connector(connector, transfer.line, steps, asks, old)
+    model = _first(options, "--model", "--model-path")
+    if words and not words[0].text.startswith("-"):
+        model = words[0]
+    tp = _first(options, "--tensor-parallel-size", "-tp")
+    dtype = _first(options, "--kv-cache-dtype")
+    if not (steps.edges or asks):
+        return None
+    return steps.draft(
+        launch,
+        "vLLM",
+        _version(launch, "vllm/", "vllm-openai") if _version(launch, "lmcache") is None else None,
+        asks=tuple(asks),
+        old=tuple(old),
+        model=model.text if model is not None else None,
+        tp=_whole(tp) or 1,
+        kv_dtype=dtype.text if dtype is not None else "auto",
+    )
+
+
+def _connectors(values: Mapping[str, Any], depth: int = 0) -> list[Mapping[str, Any]]:
+    extra = values.get("kv_connector_extra_config")
+    inner = extra.get("connectors") if isinstance(extra, dict) else None
+    if values.get("kv_connector") == "MultiConnector" and isinstance(inner, list) and depth < 3:
+        return [found for entry in inner if isinstance(entry, dict) for found in _connectors(entry, depth + 1)]
+    return [values]
+
+
+def _connector(
+    values: Mapping[str, Any], line: int, steps: _Steps, asks: list[Endpoint], old: list[tuple[str, str, int]]
+) -> None:
+    name = str(values.get("kv_connector", "?"))
+    given = values.get("kv_connector_extra_config")
+    extra: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    if deprecated("connector", name):
+        old.append(("connector", name, line))
+    if name == "LMCacheMPConnector":
+        asks += _endpoints(extra, line)
+    elif name == "NixlConnector":
+        steps.add("vllm.nixl", "")
+    elif name in ("SharedStorageConnector", "ExampleConnector"):
+        path = extra.get("shared_storage_path")
+        steps.add(
+            "vllm.shared-storage",
+            "",
+            Tier(name="storage", type=name, medium="file", path=str(path) if path else None, line=line),
+        )
+    elif name == "OffloadingConnector":
+        if extra.get("spec_name") == "SharedStorageOffloadingSpec":
+            mode = str(extra.get("gds_mode", "disabled"))
+            path = str(extra["shared_storage_path"]) if "shared_storage_path" in extra else None
+            tier = Tier(name="storage", type=f"llm-d fs ({mode})", medium="file", path=path, line=line)
+            steps.add("llmd.store", mode, tier)
+            steps.add("llmd.load", mode, tier)
+            steps.tiers.pop()
+            if mode != "disabled":
+                steps.claims.append(Word(text=f"gds_mode {mode}", line=line))
+        else:
+            steps.add("vllm.offload.cpu", "", Tier(name="CPU", type=name, medium="dram", line=line))
+
+
+def _endpoints(extra: Mapping[str, Any], line: int) -> list[Endpoint]:
+    urls = extra.get("lmcache.mp.server_urls")
+    if urls:
+        entries = urls if isinstance(urls, list) else str(urls).split(",")
+        return [_endpoint(str(entry), None, line) for entry in entries]
+    return [_endpoint(str(extra.get("lmcache.mp.host", "localhost")), _text(extra.get("lmcache.mp.port", 5555)), line)]
+
+
+def _endpoint(text: str, port: str | None, line: int) -> Endpoint:
+    plain = text.strip().rpartition("://")[2]
+    host, sign, tail = plain.rpartition(":")
+    if port is None and sign:
+        plain, port = host, tail
+    return Endpoint(host=plain, port=_whole(Word(text=port or "", line=line)), line=line)
+
+
+# --- others -------------------------------------------------------------------------------------------------------------
+
+
+def _kvbm(launch: Launch) -> Draft | None:
+    env = launch.env
+
+    def size(kind: str) -> tuple[Word | None, float | None]:
+        word = env.get(f"DYN_KVBM_{kind}_CACHE_GB")
+        blocks = env.get(f"DYN_KVBM_{kind}_CACHE_OVERRIDE_NUM_BLOCKS")
+        amount = _number(word)
+        if word is not None and amount != 0:
+            return word, amount
+        return (blocks, None) if blocks is not None and _number(blocks) != 0 else (None, None)
+
+    cpu, cpu_gib = size("CPU")
+    disk, disk_gib = size("DISK")
+    bucket = (
+        env.get("DYN_KVBM_OBJECT_BUCKET")
+        if _true(getattr(env.get("DYN_KVBM_USE_OBJECT_OFFLOAD"), "text", None))
+        else None
+    )
+    if cpu is None and disk is None and bucket is None:
+        return None
+    steps = _Steps()
+    lower: list[tuple[str, float, float, int]] = []
+    if cpu is not None:
+        steps.add("kvbm.cpu", "", Tier(name="G2", type="CPU", medium="dram", size_gib=cpu_gib, line=cpu.line))
+    if disk is not None:
+        folder = env.get("DYN_KVBM_DISK_CACHE_DIR")
+        path = folder.text if folder is not None else None
+        tier = Tier(name="G3", type="disk", medium="file", size_gib=disk_gib, path=path, line=disk.line)
+        steps.add("kvbm.disk-only" if cpu is None else "kvbm.disk-behind-cpu", "", tier)
+        if disk_gib is not None and cpu_gib is not None:
+            lower.append(("DYN_KVBM_DISK_CACHE_GB", disk_gib, cpu_gib, disk.line))
+    if bucket is not None:
+        steps.add(
+            "kvbm.object", "", Tier(name="G4", type="object", medium="object", path=bucket.text, line=bucket.line)
+        )
+    line = min(word.line for word in (cpu, disk, bucket) if word is not None)
+    return steps.draft(launch, "Dynamo KVBM", _version(launch, "dynamo", "ai-dynamo"), line, lower_gib=tuple(lower))
+
+
+def _sglang(launch: Launch) -> Draft | None:
+    words = _runs(launch, ("sglang", "serve"), _SGLANG_MODULES)
+    if words is None:
+        return None
+    options = _options(words)
+    hicache = options.get("--enable-hierarchical-cache")
+    if hicache is None:
+        return None
+    steps = _Steps()
+    size = _number(_first(options, "--hicache-size")) or None
+    steps.add("sglang.host", "", Tier(name="host", type="HiCache", medium="dram", size_gib=size, line=hicache[0].line))
+    backend = _first(options, "--hicache-storage-backend")
+    if backend is not None:
+        folder = launch.env.get("SGLANG_HICACHE_NIXL_BACKEND_STORAGE_DIR") or launch.env.get(
+            "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
+        )
+        remote = backend.text in ("mooncake", "aibrix", "eic")
+        steps.add(
+            "sglang.storage",
+            backend.text,
+            Tier(
+                name="storage",
+                type=backend.text,
+                medium="object" if remote else "file",
+                path=folder.text if folder is not None else None,
+                line=backend.line,
+            ),
+        )
+        extra = _first(options, "--hicache-storage-backend-extra-config")
+        if extra is not None and '"gds' in extra.text.lower():
+            steps.claims.append(Word(text="the NIXL plugin GDS", line=extra.line))
+    return steps.draft(launch, "SGLang HiCache", _version(launch, "sglang"))
+
+
+def _weights(launch: Launch) -> Draft | None:
+    """Weights, for a launch that names such a loader."""
+    options = _options(launch.words)
+    load = _first(options, "--load-format")
+    name = load.text.lower() if load is not None else ""
+    backend = launch.env.get("INSTANTTENSOR_BACKEND")
+    chosen = backend.text.partition(",")[0].strip().lower() if backend is not None else ""
+    steps = _Steps()
+    software = {"modelexpress": "ModelExpress", "mx": "ModelExpress", "instanttensor": "InstantTensor"}.get(
+        name, "fastsafetensors"
+    )
+    model = _first(options, "--model")
+    tier = Tier(name="weights", type=name, medium="file", path=None, line=load.line if load is not None else None)
+    if software == "ModelExpress":
+        instant = launch.env.get("MX_INSTANT_TENSOR")
+        key = "gds" if instant is not None and not _true(instant.text) else chosen
+        steps.add("weights.modelexpress", key, tier)
+    elif software == "InstantTensor":
+        steps.add("weights.instanttensor", chosen, tier)
+    elif name == "fastsafetensors":
+        steps.add("weights.fastsafetensors", "", tier)
+    else:
+        return None
+    return steps.draft(
+        launch,
+        software,
+        None,
+        load.line if load is not None else None,
+        model=model.text if model is not None else None,
+    )
+
+
+def _nixlbench(launch: Launch) -> Draft | None:
+    if not launch.words or launch.words[0].text.rpartition("/")[2] != "nixlbench":
+        return None
+    options = _options(launch.words)
+    backend = _first(options, "--backend")
+    if backend is None or backend.text not in _GDS:
+        return None
+    segment = _first(options, "--initiator-seg-type")
+    steps = _Steps()
+    path = _first(options, "--filepath")
+    steps.claims.append(Word(text=f"backend {backend.text}", line=backend.line))
+    steps.add(
+        f"nixlbench.{segment.text.upper() if segment is not None else 'DRAM'}",
+        backend.text,
+        Tier(
+            name="files",
+            type=backend.text,
+            medium="file",
+            path=path.text if path is not None else None,
+            line=backend.line,
+        ),
+    )
+    old = (("nixl-backend", backend.text, backend.line),) if deprecated("nixl-backend", backend.text) else ()
+    return steps.draft(launch, "nixlbench", None, old=old)

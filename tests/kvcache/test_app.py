@@ -1,0 +1,406 @@
+"""Whether bytes go between GPU and storage: every configuration of the field, each finding with its near miss."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gdsctl.assess.rules import explained, explanation
+from gdsctl.cli import run
+from gdsctl.data import app_edges
+from gdsctl.data.app_findings import stories
+from gdsctl.errors import InputError
+from gdsctl.kvcache.app import AppReport, judge
+from gdsctl.model.node import Tool
+from gdsctl.render.schemas import schema
+
+TOOL = Tool(name="gdsctl", version="0")
+SERVER = "lmcache server --eviction-policy LRU --l1-size-gb 64 "
+GDS_L1 = """lmcache server --eviction-policy LRU --l1-manager '{"type":"GDS","tag":"gds","size_gb":100,"path":"/mnt/nvme"}' """
+
+
+def l2(text: str) -> str:
+    return f"{SERVER} --l2-adapter '{text}'"
+
+
+def nixl(kind: str, backend: str, **more: Any) -> str:
+    params = {"file_path": "/mnt/nvme/l2", "use_direct_io": "true", "max_capacity_gb": "640"}
+    return l2(json.dumps({"type": kind, "backend": backend, "backend_params": params, **more}))
+
+
+def vllm(connector: str, **extra: Any) -> str:
+    config = {"kv_connector": connector, "kv_role": "kv_both", "kv_connector_extra_config": extra}
+    return f"vllm serve meta-llama/Llama-3.1-70B-Instruct --kv-transfer-config '{json.dumps(config)}'"
+
+
+def app(*texts: str, **options: Any) -> AppReport:
+    return judge([(f"f{index}", text) for index, text in enumerate(texts, 1)], tool=TOOL, **options)
+
+
+def ids(report: AppReport, *severities: str) -> list[str]:
+    return [f.id for f in report.findings if not severities or f.severity in severities]
+
+
+# (configuration, edges as from, to, direction, staged in, can GDS help): the table of configurations in the field.
+ROWS: dict[str, tuple[str, list[tuple[str, str, str, str | None, str]]]] = {
+    "DRAM L1 alone": (SERVER, [("gpu", "dram", "both", None, "no")]),
+    **{
+        f"DRAM L1 and {kind} {backend}": (
+            nixl(kind, backend, pool_size=10**9),
+            [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", "dram", "no")],
+        )
+        for kind in ("nixl_store", "nixl_store_dynamic", "nixl_native")
+        for backend in ("GDS", "GDS_MT", "POSIX", "HF3FS")
+    },
+    "DRAM L1 and nixl_store OBJ": (
+        l2('{"type":"nixl_store","backend":"OBJ","backend_params":{},"pool_size":1000000000}'),
+        [("gpu", "dram", "both", None, "no"), ("dram", "object", "both", "dram", "no")],
+    ),
+    **{
+        f"DRAM L1 and {kind}": (
+            l2(f'{{"type":"{kind}","base_path":"/mnt/nvme"}}'),
+            [("gpu", "dram", "both", None, "no"), ("dram", to, "both", "dram", "no")],
+        )
+        for kind, to in (
+            ("fs", "file"),
+            ("fs_native", "file"),
+            ("raw_block", "file"),
+            ("hf3fs", "file"),
+            ("s3", "object"),
+        )
+    },
+    "phx": (
+        l2('{"type":"phx","base_path":"/mnt/nvme","device_ids":[0]}'),
+        [
+            ("gpu", "dram", "both", None, "no"),
+            ("dram", "file", "store", "dram", "no"),
+            ("file", "gpu", "load", None, "half"),
+        ],
+    ),
+    "phx without devices": (
+        l2('{"type":"phx","base_path":"/mnt/nvme"}'),
+        [
+            ("gpu", "dram", "both", None, "no"),
+            ("dram", "file", "store", "dram", "no"),
+            ("file", "dram", "load", "dram", "no"),
+        ],
+    ),
+    "GDS L1 by manager": (GDS_L1, [("gpu", "file", "both", None, "yes")]),
+    "GDS L1 by flag": (SERVER + "--gds-l1-path /mnt/nvme", [("gpu", "file", "both", None, "yes")]),
+    "GDS L1 for AMD": (SERVER + "--gds-l1-path /x --gds-l1-backend=hipfile", [("gpu", "file", "both", None, "no")]),
+    "in-process GDS": (
+        "local_cpu: false\ngds_path: /mnt/nvme\nuse_gds: true\n",
+        [("gpu", "file", "both", None, "yes")],
+    ),
+    "in-process GDS switched off": (
+        "local_cpu: false\ngds_path: /mnt/nvme\nuse_cufile: false\n",
+        [("gpu", "file", "both", "dram", "no")],
+    ),
+    "in-process NIXL on GPU memory": (
+        "local_cpu: false\nnixl_buffer_device: cuda\nextra_config: {enable_nixl_storage: true, nixl_backend: GDS_MT, nixl_path: /mnt/nvme}\n",
+        [("gpu", "file", "both", None, "yes")],
+    ),
+    "in-process NIXL on host memory": (
+        "local_cpu: false\nnixl_buffer_device: cpu\nextra_config: {enable_nixl_storage: true, nixl_backend: GDS, nixl_path: /mnt/nvme}\n",
+        [("dram", "file", "both", "dram", "no")],
+    ),
+    "in-process by environment": (
+        "LMCACHE_LOCAL_CPU=False LMCACHE_GDS_PATH=/mnt/nvme " + vllm("LMCacheConnectorV1"),
+        [("gpu", "file", "both", None, "yes")],
+    ),
+    "KVBM, CPU and disk": (
+        "DYN_KVBM_CPU_CACHE_GB=100\nDYN_KVBM_DISK_CACHE_GB=200\nDYN_KVBM_DISK_CACHE_DIR=/mnt/nvme\n",
+        [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", "dram", "no")],
+    ),
+    "KVBM, disk only": ("DYN_KVBM_DISK_CACHE_GB=200\n", [("gpu", "file", "both", None, "yes")]),
+    "KVBM, CPU of size 0": (
+        "DYN_KVBM_CPU_CACHE_GB=0\nDYN_KVBM_DISK_CACHE_GB=200\n",
+        [("gpu", "file", "both", None, "yes")],
+    ),
+    "ModelExpress": ("vllm serve m --load-format modelexpress", [("file", "gpu", "load", None, "unknown")]),
+    "ModelExpress, its GDS stage": (
+        "MX_INSTANT_TENSOR=0 vllm serve m --load-format modelexpress",
+        [("file", "gpu", "load", None, "yes")],
+    ),
+    "InstantTensor with cuFile": (
+        "INSTANTTENSOR_BACKEND=CUFILE vllm serve m --load-format instanttensor",
+        [("file", "gpu", "load", None, "yes")],
+    ),
+    "InstantTensor without": (
+        "INSTANTTENSOR_BACKEND=URING,AIO vllm serve m --load-format instanttensor",
+        [("file", "gpu", "load", "dram", "no")],
+    ),
+    "fastsafetensors": ("vllm serve m --load-format fastsafetensors", [("file", "gpu", "load", None, "yes")]),
+    "llm-d fs, both ways": (
+        vllm("OffloadingConnector", spec_name="SharedStorageOffloadingSpec", gds_mode="read_write"),
+        [("gpu", "file", "store", None, "yes"), ("file", "gpu", "load", None, "yes")],
+    ),
+    "llm-d fs, reads": (
+        vllm("OffloadingConnector", spec_name="SharedStorageOffloadingSpec", gds_mode="read_only"),
+        [("gpu", "file", "store", "dram", "no"), ("file", "gpu", "load", None, "yes")],
+    ),
+    "llm-d fs, bounce buffers": (
+        vllm("OffloadingConnector", spec_name="SharedStorageOffloadingSpec", gds_mode="bb_read_write"),
+        [("gpu", "file", "store", "gpu", "yes"), ("file", "gpu", "load", "gpu", "yes")],
+    ),
+    "vLLM's own offloading": (vllm("OffloadingConnector"), [("gpu", "dram", "both", None, "no")]),
+    "several connectors": (
+        vllm("MultiConnector", connectors=[{"kv_connector": "NixlConnector"}, {"kv_connector": "OffloadingConnector"}]),
+        [("gpu", "gpu", "both", None, "no"), ("gpu", "dram", "both", None, "no")],
+    ),
+    "SGLang HiCache with nixl": (
+        "python3 -m sglang.launch_server --enable-hierarchical-cache --hicache-storage-backend nixl",
+        [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", "dram", "no")],
+    ),
+    "nixlbench on GPU memory": (
+        "nixlbench --backend GDS --initiator_seg_type VRAM --filepath /mnt/nvme",
+        [("gpu", "file", "both", None, "yes")],
+    ),
+    "nixlbench by default": ("nixlbench --backend GDS --filepath /x", [("dram", "file", "both", "dram", "no")]),
+    "an adapter that no table knows": (
+        l2('{"type":"tape"}'),
+        [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", None, "unknown")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(ROWS))
+def test_edges(name: str) -> None:
+    text, expected = ROWS[name]
+    report = app(text)
+    edges = [edge for stack in report.stacks for edge in stack.edges]
+    assert [(e.from_, e.to, e.direction, e.staged_in, e.gds_helps) for e in edges] == expected
+    assert all(edge.because for edge in edges)
+    if "unknown" in {edge.gds_helps for edge in edges}:
+        assert report.verdict == "unknown"
+
+
+def test_every_row_of_the_table_has_a_source_with_a_version_or_document() -> None:
+    for row in app_edges.rows():
+        assert len(row.source) > 8
+        assert row.because
+        assert (row.staged_in is None) or row.gds_helps in ("no", "yes")
+
+
+def test_the_published_manifest(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its GDS_MT goes host <-> file; 6000 leads through the Service to 6555; 640 GiB lie below 512."""
+    path = str(fixtures / "kvcache" / "lmcache-mp-gds-mt.yaml")
+    assert run(["app", path, "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, schema("app"), jsonschema.Draft202012Validator)
+    server = next(stack for stack in found["stacks"] if stack["software"] == "LMCache server")
+    assert [(tier["type"], tier["size_gib"]) for tier in server["tiers"]] == [
+        ("DRAM", 512),
+        ("nixl_store_dynamic (GDS_MT)", 640),
+    ]
+    assert [(e["from"], e["to"], e["staged_in"], e["gds_helps"], e["path"]) for e in server["edges"]] == [
+        ("gpu", "dram", None, "no", None),
+        ("dram", "file", "dram", "no", "/kv/l2"),
+    ]
+    assert [(f["id"], f["severity"]) for f in found["findings"]] == [
+        ("app.dram-staged", "error"),
+        ("app.deprecated-backend", "info"),
+    ]
+    lines = Path(path).read_text().splitlines()
+    file, line = found["findings"][0]["subject"].rsplit(":", 1)
+    assert file == path
+    assert "'{" in lines[int(line) - 1]
+    assert run(["app", path]) == 1
+    assert "GPUDirect Storage has no part" in capsys.readouterr().out
+
+
+def test_dram_staged() -> None:
+    assert ids(app(nixl("nixl_store_dynamic", "GDS_MT")), "error") == ["app.dram-staged"]
+    quiet = app(nixl("nixl_store_dynamic", "POSIX"))
+    assert (ids(quiet, "info"), quiet.verdict) == (["app.dram-staged"], "pass")
+    assert ids(app(GDS_L1)) == []
+
+
+def test_gds_l1_with_an_l2() -> None:
+    adapter = """--l2-adapter '{"type":"fs","base_path":"/x"}' """
+    assert "app.tiers-exclude-each-other" in ids(app(GDS_L1 + adapter))
+    dram = """--l1-manager '{"type":"DRAM","tag":"_default","size_gb":8}' """
+    assert "app.tiers-exclude-each-other" not in ids(app(GDS_L1 + dram + adapter))
+
+
+def test_pool_too_small() -> None:
+    """128 x 4096 bytes, as the documented example has it, are 512 KiB; 8192 x 16 MiB are 128 GiB."""
+    (found,) = (f for f in app(nixl("nixl_store", "POSIX", pool_size=128)).findings if f.id == "app.pool-too-small")
+    assert "512 KiB" in found.message
+    assert found.severity == "error"
+    params = {"file_path": "/x", "use_direct_io": "true", "file_size": str(16 << 20)}
+    big = json.dumps({"type": "nixl_store", "backend": "POSIX", "pool_size": 8192, "backend_params": params})
+    assert "app.pool-too-small" not in ids(app(l2(big)))
+    below = big.replace("8192", "1024")  # 16 GiB below 64
+    assert "app.pool-too-small" in ids(app(l2(below)), "warning")
+    assert "app.pool-too-small" in ids(app("DYN_KVBM_CPU_CACHE_GB=100\nDYN_KVBM_DISK_CACHE_GB=50\n"))
+    assert "app.pool-too-small" not in ids(app("DYN_KVBM_CPU_CACHE_GB=50\nDYN_KVBM_DISK_CACHE_GB=100\n"))
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "wrong"),
+    [
+        ("", vllm("LMCacheMPConnector"), False),  # 5555 on both sides
+        ("", vllm("LMCacheMPConnector", **{"lmcache.mp.port": 6000}), True),
+        ("--port 6000", vllm("LMCacheMPConnector", **{"lmcache.mp.port": 6000}), False),
+        ("--port 6000", vllm("LMCacheMPConnector"), True),
+        ("--port 6000", vllm("LMCacheMPConnector", **{"lmcache.mp.server_urls": "tcp://a:6000,tcp://b:6001"}), True),
+        ("--port $P", vllm("LMCacheMPConnector"), False),
+    ],
+)
+def test_port_mismatch(server: str, client: str, wrong: bool) -> None:
+    report = app(SERVER + server, client)
+    assert ("app.port-mismatch" in ids(report)) is wrong
+
+
+def test_chunk_too_large() -> None:
+    """Llama 3.1 70B: 2 x 80 x 8 x 128 x 2 = 327,680 bytes a token: 256 of them on 4 ranks are 20 MiB, on 8 ranks 10 MiB."""
+    four = app(GDS_L1, vllm("LMCacheMPConnector") + " --tensor-parallel-size 4")
+    (found,) = (f for f in four.findings if f.id == "app.chunk-too-large")
+    assert "20 MiB" in found.message
+    assert "--chunk-size 192 " in found.message  # 16 MiB / 81,920 = 204.8, in blocks of 16 tokens
+    eight = app(GDS_L1, vllm("LMCacheMPConnector") + " --tensor-parallel-size=8")
+    assert ids(eight) == []
+    assert "app.chunk-too-large" not in ids(app(SERVER, vllm("LMCacheMPConnector")))  # no GDS L1
+    fits = app(GDS_L1 + "--chunk-size 128", vllm("LMCacheMPConnector") + " --tensor-parallel-size 4")
+    assert "app.chunk-too-large" not in ids(fits)
+
+
+def test_chunk_unaligned() -> None:
+    """9 tokens of 131,072 / 64 bytes = 2,048 are 18,432 bytes: four and a half blocks."""
+    config = {
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+        "torch_dtype": "bfloat16",
+    }
+    text = json.dumps(config)
+    assert "app.chunk-unaligned" in ids(app(GDS_L1 + "--chunk-size 9", text))
+    assert "app.chunk-unaligned" not in ids(app(GDS_L1 + "--chunk-size 10", text))
+
+
+def test_deprecated_names() -> None:
+    assert "app.deprecated-backend" in ids(app(nixl("nixl_store_dynamic", "GDS_MT")))
+    assert "app.deprecated-backend" not in ids(app(nixl("nixl_store_dynamic", "GDS")))
+    assert "app.deprecated-backend" in ids(app("gds_path: /x\ncufile_buffer_size: 8192\n"))
+    assert "app.deprecated-backend" not in ids(app("gds_path: /x\ngds_buffer_size: 8192\n"))
+    strict = app("gds_path: /x\nweka_path: /x\nlocal_cpu: false\n", strict=True)
+    assert strict.verdict == "fail"
+
+
+def test_versions_come_from_the_image() -> None:
+    text = "services:\n  a:\n    image: reg:5000/lmcache/standalone:v0.4.7@sha256:0\n    command: lmcache server --l1-size-gb 1\n"
+    assert app(text).stacks[0].version == "0.4.7"
+    assert app(text.replace("v0.4.7", "latest")).stacks[0].version is None
+
+
+def test_broken_option_is_told_with_its_line() -> None:
+    with pytest.raises(InputError, match=r"^f1:3: not valid JSON"):
+        app("lmcache server \\\n --l2-adapter '{\n \"type\": }'\n")
+    open_ended = app(l2('{"type": "fs", "base_path": $DIR}'))
+    assert open_ended.verdict == "unknown"
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("echo hello\n")
+    assert run(["app", str(path)]) == 4
+    assert "nothing of LMCache" in capsys.readouterr().err
+    path.write_text(GDS_L1 + "\n")
+    assert run(["app", str(path)]) == 0
+    assert "PASS" in capsys.readouterr().out
+    path.write_text("vllm serve m --load-format instanttensor\n")
+    assert run(["app", str(path)]) == 3
+    assert f"gdsctl: unknown: {path}:1" in capsys.readouterr().err
+    assert run(["app", str(path), "--live", "--snapshot", "example:hgx-h100-vast"]) == 2
+    assert run(["app", str(tmp_path / "none")]) == 4
+
+
+@pytest.mark.parametrize(
+    ("example", "path", "route", "code"),
+    [
+        ("hgx-h100-vast", "/vast/kv/l1", "nvidia-fs", 0),
+        ("nvme-unpatched", "/mnt/nvme", "compat", 1),
+        ("hgx-h100-vast", "/nowhere", "compat", 1),  # on the root
+    ],
+)
+def test_held_against_a_node(  # noqa: PLR0917 -- columns of the table
+    example: str, path: str, route: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(GDS_L1.replace("/mnt/nvme", path) + "\n")
+    run(["inspect", "--snapshot", f"example:{example}", "--format", "json"])
+    node = json.loads(capsys.readouterr().out)
+    ended = run(["app", str(file), "--snapshot", f"example:{example}", "--format", "json"])
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, schema("app"), jsonschema.Draft202012Validator)
+    routes = found["stacks"][0]["edges"][0]["routes"]
+    mount = max((m["target"] for m in node["mounts"] if path.startswith(m["target"])), key=len, default=None)
+    assert {r["mount"] for r in routes} == {mount}
+    wanted = {r["route"] for r in node["routes"] if r["mount"] == mount}
+    assert {r["route"] for r in routes} == wanted
+    assert route in wanted
+    assert sum(len(r["gpus"]) for r in routes) == len(node["gpus"])
+    assert ended == code
+
+
+def test_a_claim_whose_mount_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(
+        "kind: Pod\nspec:\n  containers:\n"
+        "    - command: [lmcache, server, --gds-l1-path, /kv]\n      volumeMounts: [{name: kv, mountPath: /kv}]\n"
+        "  volumes: [{name: kv, persistentVolumeClaim: {claimName: c}}]\n"
+    )
+    assert run(["app", str(file), "--snapshot", "example:hgx-h100-vast"]) == 3
+    assert "/kv is a persistentVolumeClaim" in capsys.readouterr().err
+
+
+def test_what_a_pod_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = """\
+kind: Pod
+apiVersion: v1
+metadata: {name: p}
+spec:
+  containers:
+    - name: c
+      command: [lmcache, server, --eviction-policy, LRU, --l1-size-gb, "9", --gds-l1-path, /kv]
+      volumeMounts: [{name: kv, mountPath: /kv}MORE]
+      securityContext: {capabilities: {add: [IPC_LOCK]}}
+      resources: {limits: {nvidia.com/gpu: 1, rdma/hca: 1}}
+  volumes:
+    - {name: kv, hostPath: {path: /vast/kv}}
+    - {name: udev, hostPath: {path: /run/udev}}
+    - {name: cufile, hostPath: {path: /etc/cufile.json}}
+    - {name: nvfs, hostPath: {path: /dev/nvidia-fs0}}
+"""
+    file = tmp_path / "pod.yaml"
+    more = "".join(
+        f", {{name: {name}, mountPath: {path}}}"
+        for name, path in (("udev", "/run/udev"), ("cufile", "/etc/cufile.json"), ("nvfs", "/dev/nvidia-fs0"))
+    )
+    for text, wanted in ((manifest.replace("MORE", ""), True), (manifest.replace("MORE", more), False)):
+        file.write_text(text)
+        run(["app", str(file), "--snapshot", "example:hgx-h100-vast", "--format", "json"])
+        found = json.loads(capsys.readouterr().out)
+        lacks = [f for f in found["findings"] if f["id"] == "app.pod-lacks"]
+        assert bool(lacks) is wanted
+        if wanted:
+            assert "/run/udev" in lacks[0]["message"]
+            assert "/dev/nvidia-fs*" in lacks[0]["message"]
+            assert "/dev/infiniband" not in lacks[0]["message"]
+
+
+@pytest.mark.parametrize("id_", list(stories()))
+def test_every_finding_is_explained(id_: str, capsys: pytest.CaptureFixture[str]) -> None:
+    story = explanation(id_)
+    assert story is not None
+    assert story["why"]
+    assert story["source"]
+    assert id_ in explained()
+    assert run(["explain", id_]) == 0
+    assert id_ in capsys.readouterr().out
