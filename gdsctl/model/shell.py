@@ -1,4 +1,4 @@
-"""Names of devices, mounts and exports on a shell line."""
+"""Names of devices, mounts and exports on a shell line, in fstab and in a regular expression of sed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,24 @@ def quoted(word: str) -> str:
         body = "".join(_escape(character) for character in word)
         return f"$'{body}'"
     return shlex.quote(word)
+
+
+# What separates fields, quotes, starts a comment or an escape; fstab(5) and libmount take octal.
+_SPECIAL = frozenset(' "#\\')
+
+
+def fstab_field(text: str) -> str:
+    r"""A name as one field of fstab: blanks, quotes, backslashes, `#` and control characters as `\040` and its like."""
+    return "".join(c if c.isprintable() and c not in _SPECIAL else _octal(c) for c in text)
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+def sed_literal(text: str) -> str:
+    """A field of fstab as `sed -E` is to find it, between double quotes: the field itself holds none."""
+    return "".join("\\" + c if c in ".[]*^$+?(){}|\\" else c for c in text)
 
 
 def _escape(character: str) -> str:

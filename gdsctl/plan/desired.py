@@ -17,6 +17,7 @@ from gdsctl.plan.documents import Step, Unmet
 from gdsctl.plan.driver import DriverPlan
 from gdsctl.plan.expectation import Judged, judge
 from gdsctl.plan.intent import Intent, Mode, Wanted
+from gdsctl.plan.modes import against
 from gdsctl.plan.mounts import MountPlan
 from gdsctl.plan.steps import steps
 from gdsctl.record import Record
@@ -71,6 +72,14 @@ class _Draft(Record, frozen=True, kw_only=True):
     plan: Plan
     fails: int
     unknown: int
+    of: int
+
+    @property
+    def reach(self) -> str:
+        """For one sentence: how far, and at what price."""
+        unknown = f" ({self.unknown} unknown)" if self.unknown else ""
+        reboot = ", with a reboot" if any(step.needs_reboot for step in self.plan.steps) else ""
+        return f"{self.of - self.fails - self.unknown} of {self.of} GPU x mount{unknown}{reboot}"
 
     @property
     def cost(self) -> tuple[int, int, int, int]:
@@ -90,12 +99,8 @@ def _best(now: Context, context: Context, wishes: tuple[MountPlan, ...]) -> Plan
         names.insert(0 if context.view.p2pdma_wanted is True else 1, "p2pdma")
     drafts = [_draft(now, context, wishes, name, "") for name in names]
     best = min(drafts, key=lambda draft: draft.cost)
-    others = "; ".join(
-        f"{draft.plan.mode} leaves {draft.fails} GPU x mount unmet and {draft.unknown} unknown, "
-        f"with {len(draft.plan.steps)} steps"
-        for draft in drafts
-    )
-    reason = f"chosen by what it reaches with the least change: {others}"
+    others = [draft for draft in drafts if draft is not best]
+    reason = "; ".join((f"reaches {best.reach}", *(f"{d.plan.mode} would reach {d.reach}" for d in others)))
     return msgspec.structs.replace(best.plan, mode_reason=reason)
 
 
@@ -111,6 +116,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         after = assess(node)
     judged = judge(context.with_node(after), after.routes)
     unmet = (*_unmet(judged), *_unwritten(context, file))
+    obstacles = against(context) if mode == "p2pdma" or any(item.status != "pass" for item in judged) else ()
     idle = tuple(item.because for item in judged if item.idle)
     ordered = steps(now, file, modules, wishes)
     plan = Plan(
@@ -128,11 +134,11 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         routes_now=now.assessment.routes,
         routes_after=after.routes,
         unmet=unmet,
-        notes=(*idle, *_notes(context, file, modules, wishes)),
+        notes=(*obstacles, *idle, *_notes(context, file, modules, wishes)),
         findings=now.assessment.findings,
     )
     statuses = [item.status for item in judged if not item.idle]
-    return _Draft(plan=plan, fails=statuses.count("fail"), unknown=statuses.count("unknown"))
+    return _Draft(plan=plan, fails=statuses.count("fail"), unknown=statuses.count("unknown"), of=len(statuses))
 
 
 def _unmet(judged: tuple[Judged, ...]) -> tuple[Unmet, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from gdsctl.model.judgement import Finding, Route
 from gdsctl.model.node import SCHEMA_VERSION, SourceInfo, Tool
 from gdsctl.plan.intent import Expect, Intent
@@ -21,7 +23,7 @@ class Artifact(Record, frozen=True, kw_only=True):
 
 
 class Step(Record, frozen=True, kw_only=True):
-    """`commands` and `undo` may be pasted into a root shell in the folder of the artifacts."""
+    """`commands` and `undo` may be pasted into a root shell in the folder of the artifacts; `check`: look whether it holds."""
 
     order: int
     what: str
@@ -29,6 +31,7 @@ class Step(Record, frozen=True, kw_only=True):
     needs_reboot: bool = False
     risk: str | None = None
     undo: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
 
 
 class Unmet(Record, frozen=True, kw_only=True):
@@ -89,8 +92,21 @@ class Drift(Record, frozen=True, kw_only=True):
     why: str
     required: bool = True
 
+    @property
+    def said(self) -> str:
+        """`is A, planned B` as the file that holds it would spell the values."""
+        return f"is {_spelt(self.installed)}, planned {_spelt(self.planned)}"
+
+
+def _spelt(value: Any) -> str:
+    if value is None:
+        return "not set"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
 
 class VerifyReport(Record, frozen=True, kw_only=True):
+    """`gpus`: name of a GPU in routes and requirements -> its index."""
+
     schema_version: str = SCHEMA_VERSION
     tool: Tool
     source: SourceInfo
@@ -98,6 +114,7 @@ class VerifyReport(Record, frozen=True, kw_only=True):
     intent: Intent
     intent_from: str
     mode: Literal["nvidia-fs", "p2pdma", "compat"]
+    gpus: dict[str, int] = {}
     requirements: tuple[Requirement, ...]
     routes: tuple[Route, ...]
     drift: tuple[Drift, ...]

@@ -11,6 +11,7 @@ import msgspec
 
 from gdsctl.data import filesystems
 from gdsctl.model.devices import Backing, Mount, Nic
+from gdsctl.model.shell import fstab_field
 from gdsctl.parse import nfs_options
 from gdsctl.plan.context import Context, addresses
 from gdsctl.plan.intent import MountIntent
@@ -183,6 +184,24 @@ def _block_backing(context: Context, device: str) -> Backing:
         kind: Literal["nvme", "nvme-of"] = "nvme" if transports <= {"pcie", None} else "nvme-of"
         return Backing(kind=kind, nvme=tuple(nvme.name for nvme in known), transport=next(iter(transports)))
     return Backing()
+
+
+def fstab_line(plan: MountPlan) -> str:
+    """Six fields. Local file systems are checked at boot (pass 2), network ones wait for the network."""
+    network = plan.device is None
+    options = list(plan.options)
+    if network and "_netdev" not in options:
+        options.append("_netdev")
+    return " ".join(
+        (
+            fstab_field(plan.source),
+            fstab_field(plan.target),
+            plan.fstype,
+            ",".join(map(fstab_field, options)),
+            "0",
+            "0" if network else "2",
+        )
+    )
 
 
 # --- NFS --------------------------------------------------------------------------------------------------------------

@@ -8,18 +8,21 @@ import msgspec
 
 from gdsctl.assess import cufile_merge
 from gdsctl.data import cufile_keys
-from gdsctl.model.shell import quoted
+from gdsctl.data.distributions import distribution
+from gdsctl.model.shell import fstab_field, quoted, sed_literal
 from gdsctl.plan import cufile
 from gdsctl.plan.context import Context
 from gdsctl.plan.cufile import CufilePlan
 from gdsctl.plan.documents import Step
 from gdsctl.plan.driver import MODPROBE, DriverPlan
-from gdsctl.plan.mounts import MountPlan
+from gdsctl.plan.mounts import MountPlan, fstab_line
 from gdsctl.record import Record
 
 _LOAD = "/etc/modules-load.d/gdsctl.conf"
-_RED_HAT = frozenset({"rhel", "centos", "rocky", "almalinux", "fedora", "ol", "amzn"})
-_INITRAMFS = "update-initramfs -u -k all || dracut -f --regenerate-all"
+_FSTAB = "/etc/fstab"
+_BACKUP = ".before-gdsctl"
+# For a distribution that no row names.
+_ANY_INITRAMFS = "if command -v update-initramfs; then update-initramfs -u -k all; else dracut -f --regenerate-all; fi"
 # What becomes of the text that NVreg_RegistryDwords="..." stands in, other options of the line kept.
 _TAKE_OUT = r"""s/[[:space:]]+NVreg_RegistryDwords=("[^"]*"|[^[:space:]]+)//g"""
 
@@ -92,9 +95,9 @@ def _same(installed: Any, wanted: Any) -> bool:
 def steps(now: Context, file: CufilePlan, modules: DriverPlan, wishes: tuple[MountPlan, ...]) -> tuple[Step, ...]:
     """Numbered from 1. `now`: the node as it is."""
     found = [
-        *_module_options(modules),
+        *_module_options(now, modules),
         *_arguments(now, modules),
-        *_reboot(modules),
+        *_reboot(now, modules),
         *_ports(modules),
         *_load(now, modules),
         *_mounts(wishes),
@@ -103,32 +106,44 @@ def steps(now: Context, file: CufilePlan, modules: DriverPlan, wishes: tuple[Mou
     return tuple(msgspec.structs.replace(step, order=number) for number, step in enumerate(found, 1))
 
 
-def _module_options(plan: DriverPlan) -> list[Step]:
+def _initramfs(now: Context) -> str:
+    row = distribution(now.node.platform.os_id)
+    return row.initramfs if row else _ANY_INITRAMFS
+
+
+def _module_options(now: Context, plan: DriverPlan) -> list[Step]:
     if not (plan.registry_to_write or plan.multipath_to_write):
         return []
     what = []
     commands = []
     undo = [f"rm {MODPROBE}"]
     risk = []
+    check = []
     if plan.registry_to_write:
         what.append("the driver's registry keys for P2PDMA")
         for path in plan.other_files:
             # One options line for the driver's registry keys: a second one replaces the first.
-            commands.append(f"sed -i.before-gdsctl -E {quoted(_TAKE_OUT)} {quoted(path)}")
-            undo.append(f"mv {quoted(path + '.before-gdsctl')} {quoted(path)}")
+            what.append(f"those of {path}, which are taken out there")
+            commands.append(f"sed -i{_BACKUP} -E {quoted(_TAKE_OUT)} {quoted(path)}")
+            undo.append(f"mv {quoted(path + _BACKUP)} {quoted(path)}")
         risk.append("BAR1 then maps all GPU memory: a board or BIOS without room for it leaves the driver unloaded")
+        check.append("modprobe -c | grep NVreg_RegistryDwords")
     if plan.multipath_to_write:
         what.append("native NVMe multipath off")
         risk.append("drives with two ports lose their second path, and device names can change: mount by UUID")
-    commands += [f"install -m 0644 modprobe.conf {MODPROBE}", _INITRAMFS]
-    undo.append(_INITRAMFS)
+        check.append("modprobe -c | grep 'nvme_core multipath'")
+    rebuild = _initramfs(now)
+    row = distribution(now.node.platform.os_id)
+    commands += [f"install -m 0644 modprobe.conf {MODPROBE}", rebuild]
+    undo.append(rebuild)
     return [
         Step(
             order=0,
-            what=f"Write {' and '.join(what)} into {MODPROBE} and rebuild the initramfs",
+            what=f"Write {', and '.join(what)}, into {MODPROBE} and rebuild the initramfs",
             commands=tuple(commands),
             risk="; ".join(risk),
             undo=tuple(undo),
+            check=(*check, *((row.initramfs_check,) if row else ())),
         )
     ]
 
@@ -138,9 +153,14 @@ def _arguments(now: Context, plan: DriverPlan) -> list[Step]:
     if not needed:
         return []
     words = " ".join(argument.word for argument in needed)
-    if (now.node.platform.os_id or "") in _RED_HAT:
+    row = distribution(now.node.platform.os_id)
+    if row is not None and row.boot_loader == "grubby":
         commands: tuple[str, ...] = (f"grubby --update-kernel=ALL --args={quoted(words)}",)
         undo: tuple[str, ...] = (f"grubby --update-kernel=ALL --remove-args={quoted(words)}",)
+    elif row is not None and row.boot_loader == "pbl":
+        options = [quoted(argument.word) for argument in needed]
+        commands = (*(f"pbl --add-option {option}" for option in options), "pbl --config")
+        undo = (*(f"pbl --del-option {option}" for option in options), "pbl --config")
     else:
         snippet = "/etc/default/grub.d/gdsctl.cfg"
         inside = words.replace('"', '\\"')
@@ -159,12 +179,21 @@ def _arguments(now: Context, plan: DriverPlan) -> list[Step]:
     ]
 
 
-def _reboot(plan: DriverPlan) -> list[Step]:
-    arguments = any(argument.needed for argument in plan.arguments)
+def _reboot(now: Context, plan: DriverPlan) -> list[Step]:
+    arguments = [argument for argument in plan.arguments if argument.needed]
     if not (plan.reboot or plan.registry_to_write or plan.multipath_to_write or arguments):
         return []
     written = plan.registry_to_write or plan.multipath_to_write
-    rebuild = () if written or not plan.reboot else (_INITRAMFS,)
+    rebuild = () if written or not plan.reboot else (_initramfs(now),)
+    check = []
+    if plan.registry is not None:
+        check.append("grep RegistryDwords: /proc/driver/nvidia/params")
+        # Only a GPU that a CUDA process has used shows its memory (seen with driver 580 and 595).
+        check.append("cat /sys/bus/pci/drivers/nvidia/*/p2pmem/size  # after a CUDA process: the size of BAR1")
+    if plan.multipath_off:
+        check.append("cat /sys/module/nvme_core/parameters/multipath  # N")
+    if arguments:
+        check.append("cat /proc/cmdline")
     return [
         Step(
             order=0,
@@ -172,6 +201,7 @@ def _reboot(plan: DriverPlan) -> list[Step]:
             commands=(*rebuild, "systemctl reboot"),
             needs_reboot=True,
             risk="drain the node first",
+            check=tuple(check),
         )
     ]
 
@@ -197,13 +227,16 @@ def _load(now: Context, plan: DriverPlan) -> list[Step]:
         commands = [f"modprobe {name}", f"grep -qx {name} {_LOAD} 2>/dev/null || echo {name} >> {_LOAD}"]
         what = f"Load {name}, now and at every boot"
         if name in plan.unsure and name == "nvidia_fs":
-            what += " (install the package nvidia-fs, or nvidia-gds, first where modprobe does not find it)"
+            row = distribution(now.node.platform.os_id)
+            install = f"{row.install} nvidia-gds" if row else "install the package nvidia-gds"
+            what += f" (where modprobe does not find it: {install})"
         found.append(
             Step(
                 order=0,
                 what=what,
                 commands=tuple(commands),
                 undo=(f"sed -i /^{name}$/d {_LOAD}", f"modprobe -r {name}"),
+                check=("ls /dev/nvidia-fs*",) if name == "nvidia_fs" else (f"lsmod | grep -w ^{name}",),
             )
         )
     if plan.reload_nvidia_fs:
@@ -214,7 +247,8 @@ def _load(now: Context, plan: DriverPlan) -> list[Step]:
                 what="Give the container /dev/nvidia-fs*: start it with the devices"
                 if inside
                 else "Reload nvidia_fs, whose device nodes are missing",
-                commands=() if inside else ("modprobe -r nvidia_fs && modprobe nvidia_fs", "ls /dev/nvidia-fs*"),
+                commands=() if inside else ("modprobe -r nvidia_fs && modprobe nvidia_fs",),
+                check=("ls /dev/nvidia-fs*",),
                 risk="unloading fails while a process uses cuFile",
             )
         )
@@ -227,34 +261,56 @@ def _mounts(wishes: tuple[MountPlan, ...]) -> list[Step]:
         target = quoted(plan.target)
         options = quoted(",".join(plan.options))
         fresh = f"mount -t {plan.fstype} -o {options} -- {quoted(plan.source)} {target}"
+        check = ("findmnt --verify", f"findmnt -no OPTIONS --mountpoint {target}")
+        restore = f"mv {_FSTAB}{_BACKUP} {_FSTAB}"
         if plan.change == "remount":
             added = quoted(f"remount,{','.join(plan.added)}")
             step = Step(
                 order=0,
-                what=f"Mount {target} with {','.join(plan.added)} and write that into its line of /etc/fstab",
-                commands=(f"mount -o {added} -- {target}",),
+                what=f"Mount {target} with {','.join(plan.added)}, in its line of {_FSTAB} too",
+                commands=(_into_fstab(plan), f"mount -o {added} -- {target}"),
                 risk="a file system in use may refuse the remount: unmount and mount it then",
-                undo=(f"mount -o remount -- {target}",),
+                undo=(restore, f"mount -o remount -- {target}"),
+                check=check,
             )
         elif plan.change == "again":
             step = Step(
                 order=0,
-                what=f"Mount {target} again with {','.join(plan.added)}, and write the line of the artifact fstab into /etc/fstab",
-                commands=(f"umount -- {target}", fresh),
+                what=f"Mount {target} again with {','.join(plan.added)}, in its line of {_FSTAB} too",
+                commands=(_into_fstab(plan), f"umount -- {target}", fresh),
                 risk="processes with open files there keep the unmount from working",
-                undo=(f"umount -- {target}", f"mount {target}"),
+                undo=(restore, f"umount -- {target}", f"mount {target}"),
+                check=check,
             )
         elif plan.change == "new":
+            line = f"printf '%s\\n' {quoted(fstab_line(plan))} >> {_FSTAB}"
             step = Step(
                 order=0,
-                what=f"Mount {target}, and write the line of the artifact fstab into /etc/fstab",
-                commands=(f"mkdir -p -- {target}", fresh),
-                undo=(f"umount -- {target}",),
+                what=f"Mount {target}, and add its line to {_FSTAB} where there is none",
+                commands=(
+                    f"cp -a {_FSTAB} {_FSTAB}{_BACKUP}",
+                    f"findmnt --fstab --mountpoint {target} || {line}",
+                    f"mkdir -p -- {target}",
+                    fresh,
+                ),
+                undo=(f"umount -- {target}", restore),
+                check=check,
             )
         else:
             continue
         found.append(step)
     return found
+
+
+def _into_fstab(plan: MountPlan) -> str:
+    """Options put behind those of the mount's own line: of an option named twice the last one holds (mount(8), nfs(5)).
+
+    Source, other options, dump and pass stay as the operator wrote them. A mount without a line is left alone.
+    """
+    added = ",".join(map(fstab_field, plan.added)).replace("\\", "\\\\").replace("&", "\\&")
+    target = sed_literal(fstab_field(plan.target))
+    script = rf'\"^[^#[:space:]]\S*\s+{target}\s"s"\S+"&,{added}"4'
+    return f"sed -i{_BACKUP} -E {quoted(script)} {_FSTAB}"
 
 
 def _matters(difference: Difference) -> bool:
@@ -273,7 +329,7 @@ def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
     files = now.node.gds.cufile_config.files
     if found == () and config.fatal is None:
         return []
-    backup = f"{cufile.PATH}.before-gdsctl"
+    backup = f"{cufile.PATH}{_BACKUP}"
     there = files is None or cufile.PATH in files
     overriding = [d for d in found or () if d.origin not in (None, cufile.PATH)]
     steps = []
@@ -291,6 +347,7 @@ def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
                 ),
                 risk="processes that run keep the old values until they start again",
                 undo=(f"mv {backup} {cufile.PATH}" if there else f"rm {cufile.PATH}",),
+                check=("gdsctl lint", "gdsctl verify"),
             )
         )
     by_origin: dict[str, list[str]] = {}

@@ -35,7 +35,7 @@ def test_plan_documents(capsys: pytest.CaptureFixture[str]) -> None:
         "unmet",
         "findings",
     }
-    assert set(found["steps"][0]) == {"order", "what", "commands", "needs_reboot", "risk", "undo"}
+    assert set(found["steps"][0]) == {"order", "what", "commands", "needs_reboot", "risk", "undo", "check"}
     assert set(found["artifacts"]["cufile.json"]) == {"path", "content", "reasons"}
     assert run(["plan", "-S", HGX, "--format", "yaml"]) == 0
     assert yaml.safe_load(capsys.readouterr().out) == found
@@ -119,7 +119,7 @@ def test_verify_exit_codes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert "gdsctl: unknown: " in capsys.readouterr().err
     assert run(["verify", "-S", HGX, "--baseline", HGX]) == 0
     assert run(["verify", "-S", HGX, "--baseline", "/no/such"]) == 4
-    assert run(["verify", "-S", HGX, "--format", "junit"]) == 2
+    assert run(["verify", "-S", HGX, "--format", "xml"]) == 2
 
 
 def test_verify_after_the_plan_was_carried_out(

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from gdsctl import emit
 from gdsctl.assess.assessment import assess
 from gdsctl.emit.comment import comment
-from gdsctl.emit.fstab import field
 from gdsctl.emit.systemd_mount import unit_name
 from gdsctl.errors import UsageError
+from gdsctl.model.shell import fstab_field as field
 from gdsctl.plan.desired import Plan, plan
 from gdsctl.plan.intent import Intent, MountIntent, Wanted
 from tests.planned_nodes import changed, example, local, wanted

@@ -1,0 +1,149 @@
+"""The commands of steps: run where they can be run safely, or read with the tool's own checker."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gdsctl import emit
+from gdsctl.assess.assessment import assess
+from gdsctl.data.distributions import distribution, distributions
+from gdsctl.data.nvfs_hooks import hooks
+from gdsctl.data.patched_modules import bringing, packages
+from gdsctl.model.node import Node
+from gdsctl.parse.fstab import parse
+from gdsctl.plan.desired import Plan, plan
+from gdsctl.plan.documents import Step
+from tests.planned_nodes import changed, example, local, wanted
+
+FSTAB = """\
+# /dev/nvme0n1 /mnt/nvme ext4 defaults 0 0
+UUID=0a3407de-014b-458b-b5c1-848e92a327a3 / ext4 errors=remount-ro 0 1
+UUID=1b3407de-014b-458b-b5c1-848e92a327a3 {target} ext4 defaults,nofail,x-systemd.device-timeout=10 0 2
+/dev/nvme1n1 {target}2 ext4 defaults 0 2
+{target} /srv none bind 0 0
+"""
+
+
+def made(node: Node, text: str | None = None) -> Plan:
+    return plan(assess(node), wanted(text))
+
+
+def step(found: Plan, words: str) -> Step:
+    return next(s for s in found.steps if words in s.what)
+
+
+@pytest.mark.skipif(not shutil.which("sed"), reason="no sed here")
+@pytest.mark.parametrize(
+    "target", ["/mnt/nvme", "/mnt/a b", "/mnt/it's [x].*", '/mnt/"q" #1', "/mnt/a\\b", "/mnt/a|b", "/ü"]
+)
+def test_an_option_is_put_into_its_own_line_of_fstab(target: str, tmp_path: Path) -> None:
+    """Source, other options, dump and pass stay; so do comments, other lines, and lines that only mention the name."""
+    found = made(local(fstype="ext4", target=target))
+    command = step(found, "data=ordered").commands[0]
+    tab = tmp_path / "fstab"
+    written = emit.EMITTERS["fstab"].emit(found).content.split("\n")[1].split()[1]
+    before = FSTAB.format(target=written)
+    tab.write_text(before)
+    subprocess.run(["sh", "-c", command.replace("/etc/fstab", str(tab))], check=True)
+    old, new = parse(before).entries, parse(tab.read_text()).entries
+    assert old[1].target == target
+    assert new[1].options == (*old[1].options, "data=ordered")
+    assert [msgspec.structs.replace(e, options=()) for e in new] == [
+        msgspec.structs.replace(e, options=()) for e in old
+    ]
+    assert [e.options for e in new[2:]] == [e.options for e in old[2:]]
+    assert tab.read_text().startswith("# /dev/nvme0n1 /mnt/nvme ext4 defaults 0 0\n")
+    assert (tmp_path / "fstab.before-gdsctl").read_text() == before
+
+
+@pytest.mark.skipif(not shutil.which("findmnt"), reason="no findmnt here")
+def test_findmnt_takes_the_fstab(tmp_path: Path) -> None:
+    """Errors of findmnt --verify that are about the text; that the devices are not here is no fault of it."""
+    for node in (
+        example("hgx-h100-vast").node,
+        example("pcie-nvme-raid").node,
+        local(fstype="ext4", target="/mnt/a b'\"#c"),
+    ):
+        tab = tmp_path / "fstab"
+        tab.write_text(emit.EMITTERS["fstab"].emit(made(node)).content)
+        shown = subprocess.run(
+            ["findmnt", "--verify", "--tab-file", str(tab)], check=False, capture_output=True, text=True
+        )
+        said = re.findall(r"\[([EW])\] (.*)", shown.stdout + shown.stderr)
+        absent = ("unreachable", "does not exist", "no such", "unsupported", "not found", "cannot detect", "seems")
+        assert [text for _, text in said if not any(word in text.lower() for word in absent)] == []
+        assert "0 parse errors" in shown.stdout + shown.stderr or "Success" in shown.stdout + shown.stderr
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze here")
+def test_systemd_takes_the_mount_units(tmp_path: Path) -> None:
+    for node in (example("hgx-h100-vast").node, local(fstype="ext4", target="/mnt/a b-c")):
+        text = emit.EMITTERS["systemd-mount"].emit(made(node)).content
+        units = re.split(r"^# /etc/systemd/system/(.+\.mount)$", text, flags=re.MULTILINE)[1:]
+        assert len(units) >= 2
+        for name, body in zip(units[::2], units[1::2], strict=True):
+            (tmp_path / name).write_text(body)
+            shown = subprocess.run(
+                ["systemd-analyze", "verify", "--man=no", str(tmp_path / name)],
+                check=False,
+                capture_output=True,
+                text=True,
+            )
+            own = [line for line in shown.stderr.splitlines() if name in line]
+            assert own == []
+
+
+@pytest.mark.parametrize(
+    ("os_id", "initramfs", "loader"),
+    [
+        ("ubuntu", "update-initramfs -u -k all", "update-grub"),
+        ("rocky", "dracut -f --regenerate-all", "grubby --update-kernel=ALL"),
+        ("sles", "dracut -f --regenerate-all", "pbl --add-option"),
+        (None, "if command -v update-initramfs", "update-grub"),
+    ],
+)
+def test_steps_speak_the_distribution(os_id: str | None, initramfs: str, loader: str) -> None:
+    node = local(hook="stock", fstype="ext4", target="/")
+    node = changed(node, platform=msgspec.structs.replace(node.platform, os_id=os_id))
+    found = made(node)
+    commands = [command for s in found.steps for command in s.commands]
+    assert any(command.startswith(initramfs) for command in commands)
+    assert any(loader in command for command in commands)
+    assert sum(s.needs_reboot for s in found.steps) == 1
+
+
+def test_every_step_can_be_undone_and_checked() -> None:
+    for node in (example("hgx-h100-vast").node, example("pcie-nvme-raid").node, example("nvme-unpatched").node):
+        for s in made(node).steps:
+            assert s.check
+            assert s.undo or s.needs_reboot
+
+
+def test_a_distribution_has_one_row() -> None:
+    names = [name for row in distributions() for name in row.ids]
+    assert len(names) == len(set(names))
+    assert distribution("plan9") is None
+    assert all(row.source for row in distributions())
+
+
+def test_patched_modules_by_kernel() -> None:
+    """GDS release notes: DOCA up to Linux 6.16 any but 3.3.0, from 6.17 on 3.3.0 or newer."""
+    known = set(hooks())
+    assert all(set(row.hooks) <= known and row.source for row in packages())
+    assert "any version but 3.3.0" in bringing("nvme", (6, 16, 0), "ubuntu")[0].said
+    assert "3.3.0 or newer" in bringing("nvme", (6, 17, 1), "ubuntu")[0].said
+    assert not any("linux-nvidia" in row.said for row in bringing("nvme", (6, 8, 0), "rocky"))
+    assert [row.name for row in bringing("lnet", None, None)] == ["EXAScaler client"]
+
+
+def test_what_stands_against_a_mode_is_told() -> None:
+    notes = made(example("pcie-nvme-raid").node).notes
+    assert any(n.startswith("against p2pdma for /mnt/raid: md RAID0 needs Linux 7.1") for n in notes)
+    assert any(n.startswith("against nvidia-fs") and "DOCA-OFED" in n for n in notes)
+    assert not any(n.startswith("against") for n in made(example("hgx-h100-vast").node).notes)
