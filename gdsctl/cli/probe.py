@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from gdsctl.cli.options import Format, Formatted, NoColor, Output, Verbose
+
+if TYPE_CHECKING:
+    from gdsctl.probe.report import ProbeReport
+    from gdsctl.probe.run import Progress
+
+
+class EngineName(str, Enum):
+    auto = "auto"
+    posix = "posix"
+    cufile = "cufile"
+    bounce = "bounce"
+
+
+class Rw(str, Enum):
+    read = "read"
+    write = "write"
+    randread = "randread"
+    randwrite = "randwrite"
+
+
+class RouteWanted(str, Enum):
+    nvidia_fs = "nvidia-fs"
+    p2pdma = "p2pdma"
+    c2c = "c2c"
+    rdma = "rdma"
+    compat = "compat"
+    host_direct = "host-direct"
+
+
+class Workload(str, Enum):
+    kv_cache = "kv-cache"
+
+
+def probe(  # noqa: PLR0917 -- options, named on the command line
+    path: Annotated[
+        str, typer.Argument(metavar="DIR_OR_FILE", help="A directory gets a file of its own; a file is only read.")
+    ],
+    engine: Annotated[
+        EngineName, typer.Option(help="auto: cufile, else bounce, else posix (host memory).")
+    ] = EngineName.auto,
+    rw: Annotated[Rw, typer.Option(help="What to do, and in which order.")] = Rw.read,
+    bs: Annotated[str, typer.Option(metavar="SIZE", help="Block size: 512 to 64M.")] = "1M",
+    size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the file, or of the part that is read.")] = "1G",
+    threads: Annotated[int, typer.Option(metavar="N", help="Threads, each with its own part of the file.")] = 1,
+    iodepth: Annotated[int, typer.Option(metavar="N", help="Blocks under way in each thread (posix: io_uring).")] = 1,
+    duration: Annotated[
+        Optional[float],
+        typer.Option(metavar="S", help="Go on for so many seconds instead of once through.", show_default=False),
+    ] = None,
+    warmup: Annotated[float, typer.Option(metavar="S", help="Seconds before counting begins.")] = 0.0,
+    gpu: Annotated[
+        str, typer.Option(metavar="N|all", help="GPU by the CUDA driver's index; several with commas.")
+    ] = "0",
+    verify: Annotated[bool, typer.Option("--verify", help="Write a pattern and compare each block with it.")] = False,
+    require_path: Annotated[
+        Optional[RouteWanted],
+        typer.Option("--require-path", help="Exit code 1 unless the bytes took this path.", show_default=False),
+    ] = None,
+    allow_existing: Annotated[
+        bool, typer.Option("--allow-existing", help="Read a file that is there already.")
+    ] = False,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Block sizes from 4 KiB to 16 MiB, one after the other.")
+    ] = False,
+    workload: Annotated[
+        Optional[Workload],
+        typer.Option(
+            help="kv-cache: one file for each chunk of --bs, stored and retrieved by 1, 2, 4, 8 threads.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the contents and of the random order.")] = 1,
+    format: Formatted = Format.table,  # noqa: A002 -- the option's name
+    output: Output = None,
+    no_color: NoColor = False,
+    verbose: Verbose = False,
+) -> int:
+    """Move data by direct I/O: figures, and the path that the bytes took, proven by counters.
+
+    Never overwrites, truncates or fills up anything; its own file is gone when it ends, however it ends.
+    """
+    from gdsctl import pipeline
+    from gdsctl.errors import UsageError
+    from gdsctl.probe.probe import Request, check
+    from gdsctl.probe.sizes import size as bytes_of
+    from gdsctl.render import documents
+    from gdsctl.source.live import LiveSource
+
+    if workload is not None and (sweep or verify or allow_existing):
+        raise UsageError("--workload does not go with --sweep, --verify or --allow-existing")
+    request = Request(
+        path=path,
+        engine=engine.value,
+        rw=rw.value,
+        block_bytes=bytes_of(bs),
+        size_bytes=bytes_of(size),
+        threads=threads,
+        iodepth=iodepth,
+        seconds=duration,
+        warmup_seconds=warmup,
+        gpus=_gpus(gpu),
+        verify=verify,
+        allow_existing=allow_existing,
+        strict=require_path not in (None, RouteWanted.compat, RouteWanted.host_direct),
+        sweep=sweep,
+        seed=seed,
+    )
+    check(request)
+    with _signals(), _progress() as progress:
+        source = LiveSource()
+        if workload is None:
+            from gdsctl.probe.probe import probe as run
+        else:
+            from gdsctl.probe.kv_cache import probe as run
+        report = run(request, source, pipeline.inspect(source), progress=progress)
+    if format is Format.table:
+        from gdsctl.render import probe_report, terminal
+
+        terminal.deliver(probe_report.probe_report(report, verbose=verbose), output, no_color=no_color)
+    else:
+        documents.deliver(documents.ENCODERS[format.value](report), output)
+    return _code(report, require_path.value if require_path else None)
+
+
+def _gpus(text: str) -> tuple[int, ...] | None:
+    from gdsctl.errors import UsageError
+
+    if text == "all":
+        return None
+    if not all(part.isascii() and part.isdigit() for part in text.split(",")):
+        raise UsageError(f"--gpu takes a number, several with commas, or all; not {text!r}")
+    return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+
+
+def _code(report: ProbeReport, wanted: str | None) -> int:
+    """1 for other bytes than were written or another path than required, 3 where the path is not known."""
+    if report.verify is not None and not report.verify.ok:
+        sys.stderr.write(
+            f"gdsctl: data mismatch: offset {report.verify.first_bad_offset} is {report.verify.kind}: {report.verify.found}\n"
+        )
+        return 1
+    taken = report.path_taken
+    if wanted is None or taken.verdict == wanted:
+        return 0
+    if taken.verdict == "unknown":
+        sys.stderr.write(f"gdsctl: the path is not known: {taken.because}; settle with: {_settle(wanted)}\n")
+        return 3
+    sys.stderr.write(f"gdsctl: the path was {taken.verdict}, not {wanted}: {taken.because}\n")
+    return 1
+
+
+def _settle(wanted: str) -> str:
+    if wanted == "host-direct":
+        return "the probe in a directory of its own, on a quiet device"
+    return "libcufile 1.15 or newer, or echo 1 > /sys/module/nvidia_fs/parameters/rw_stats_enabled"
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a probe as Ctrl-C does: the exit code is 130 and everything is cleaned up."""
+
+    def interrupt(_number: int, _frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """One line that is written over, on a terminal only."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield None
+        return
+    last = 0.0
+
+    def tell(moved: int, seconds: float) -> None:
+        nonlocal last
+        if seconds > 0 and time.monotonic() - last >= 0.2:
+            last = time.monotonic()
+            sys.stderr.write(f"\r\x1b[K{moved / 1e9:8.2f} GB  {moved / seconds / 1e9:6.2f} GB/s  {seconds:5.1f} s")
+            sys.stderr.flush()
+
+    try:
+        yield tell
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()

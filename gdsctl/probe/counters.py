@@ -1,0 +1,207 @@
+"""What the kernel counts while a probe runs: the same readings before and after."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+
+import msgspec
+
+from gdsctl.errors import InputError
+from gdsctl.model.devices import Block, Mount
+from gdsctl.parse import nvidia_fs_stats
+from gdsctl.parse.mounts import unescape
+from gdsctl.probe.engine import Direction
+from gdsctl.record import Record
+from gdsctl.source.base import Source, decode, got
+
+_SECTOR = 512  # Documentation/block/stat.rst: sectors are 512 bytes, whatever the device's own are
+_MINCORE_STEP = 1 << 30
+
+
+class Reading(Record, frozen=True, kw_only=True):
+    """Counters at one moment; None where a counter is not there or cannot be read.
+
+    `device_bytes`: of the block device under the file system; `member_bytes`: of the drives under that one, together;
+    `nfs_direct_bytes`: moved by O_DIRECT on this mount; `nfs_server_bytes`: exchanged with the server; `nic_bytes`: in
+    this direction through the mount's NICs; `nvfs_blocks`: reads or writes that nvidia-fs carried out, only where it
+    counts them; `nvfs_maps`: buffers that it mapped, always counted; `cached_bytes`: of the file, in the page cache.
+    """
+
+    device_bytes: int | None = None
+    member_bytes: int | None = None
+    nfs_direct_bytes: int | None = None
+    nfs_server_bytes: int | None = None
+    nic_bytes: int | None = None
+    nvfs_blocks: int | None = None
+    nvfs_maps: int | None = None
+    cached_bytes: int | None = None
+
+    def since(self, before: Reading) -> Reading:
+        """What was added; None where one of the two is not known, and where a counter went backwards."""
+        added = {}
+        for name in self.__struct_fields__:
+            now, then = getattr(self, name), getattr(before, name)
+            added[name] = now - then if now is not None and then is not None and now >= then else None
+        if self.cached_bytes is not None and before.cached_bytes is not None:
+            added["cached_bytes"] = max(0, self.cached_bytes - before.cached_bytes)  # pages may leave the cache, too
+        return Reading(**added)
+
+    def with_cache(self, cached: int | None) -> Reading:
+        """The same with another number of bytes in the page cache: 0 before a file of our own was there."""
+        return msgspec.structs.replace(self, cached_bytes=cached)
+
+
+class Counters:
+    """Where to look for one file and one direction. All but the page cache is read through the Source."""
+
+    def __init__(
+        self,
+        source: Source,
+        direction: Direction,
+        *,
+        device: tuple[int, int],
+        mount: Mount | None = None,
+        blocks: tuple[Block, ...] = (),
+    ) -> None:
+        self._source = source
+        self._direction = direction
+        self._device = f"/sys/dev/block/{device[0]}:{device[1]}"
+        self._mount = mount
+        self._members = _members(blocks, mount)
+        self._nics = mount.backing.nics if mount is not None else ()
+
+    def read(self, descriptor: int | None, size_bytes: int) -> Reading:
+        """`descriptor` None: the page cache is left out."""
+        nfs = self._nfs()
+        nvfs = self._nvidia_fs()
+        return Reading(
+            device_bytes=self._disk(f"{self._device}/stat"),
+            member_bytes=_total([self._disk(f"/sys/class/block/{name}/stat") for name in self._members]),
+            nfs_direct_bytes=nfs[0],
+            nfs_server_bytes=nfs[1],
+            nic_bytes=_total([self._nic(device) for device in self._nics]),
+            nvfs_blocks=nvfs[0],
+            nvfs_maps=nvfs[1],
+            cached_bytes=None if descriptor is None else cached_bytes(descriptor, size_bytes),
+        )
+
+    def _text(self, path: str) -> str | None:
+        reading = self._source.read(path)
+        return decode(reading) if got(reading) else None
+
+    def _disk(self, path: str) -> int | None:
+        fields = (self._text(path) or "").split()
+        column = 2 if self._direction == "read" else 6
+        return int(fields[column]) * _SECTOR if len(fields) > column and fields[column].isdecimal() else None
+
+    def _nic(self, device: str) -> int | None:
+        """`port_rcv_data` counts words of 4 bytes (IBTA 16.1.3.5); it includes RDMA, which a netdev's counter does not."""
+        data = "port_rcv_data" if self._direction == "read" else "port_xmit_data"
+        ports = self._source.names(f"/sys/class/infiniband/{device}/ports")
+        if got(ports):
+            paths = [f"/sys/class/infiniband/{device}/ports/{port}/counters/{data}" for port in ports]
+            return _total([None if (n := self._number(path)) is None else 4 * n for path in paths])
+        counter = "rx_bytes" if self._direction == "read" else "tx_bytes"
+        return self._number(f"/sys/class/net/{device}/statistics/{counter}")
+
+    def _number(self, path: str) -> int | None:
+        text = (self._text(path) or "").strip()
+        return int(text) if text.isdecimal() else None
+
+    def _nfs(self) -> tuple[int | None, int | None]:
+        if self._mount is None or not self._mount.fstype.startswith("nfs"):
+            return None, None
+        return nfs_bytes(self._text("/proc/self/mountstats") or "", self._mount.target, self._direction)
+
+    def _nvidia_fs(self) -> tuple[int | None, int | None]:
+        """Its read and write counters stand still, and say nothing, unless rw_stats_enabled is set."""
+        text = self._text("/proc/driver/nvidia-fs/stats")
+        if text is None:
+            return None, None
+        try:
+            stats = nvidia_fs_stats.parse(text)
+        except InputError:
+            return None, None
+        row = stats.reads if self._direction == "read" else stats.writes
+        return (row["ok"] if stats.io_stats_enabled else None), stats.bar1_map["n"]
+
+
+def nfs_bytes(text: str, target: str, direction: Direction) -> tuple[int | None, int | None]:
+    """(bytes by O_DIRECT, bytes exchanged with the server) of one mount, from /proc/self/mountstats.
+
+    `bytes:` NORMALREADBYTES NORMALWRITTENBYTES DIRECTREADBYTES DIRECTWRITTENBYTES SERVERREADBYTES SERVERWRITTENBYTES
+    READPAGES WRITEPAGES: Linux, include/linux/nfs_iostat.h.
+    """
+    here = False
+    for line in text.split("\n"):
+        if line.startswith("device "):
+            words = line.split(" ")
+            here = "on" in words and unescape(words[words.index("on") + 1]) == target
+        elif here and line.lstrip().startswith("bytes:"):
+            numbers = line.split()[1:]
+            shift = 0 if direction == "read" else 1
+            if len(numbers) >= 6 and all(number.isdecimal() for number in numbers[:6]):
+                return int(numbers[2 + shift]), int(numbers[4 + shift])
+    return None, None
+
+
+def cached_bytes(descriptor: int, size_bytes: int) -> int | None:
+    """Bytes of the file that stand in the page cache, by mincore(2); None where the kernel would not tell.
+
+    It tells only of files that one may write to or owns (Linux 5.2), and of others that every page is there.
+    """
+    if not _may_ask(descriptor):
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    resident = 0
+    for start in range(0, size_bytes, _MINCORE_STEP):
+        length = min(_MINCORE_STEP, size_bytes - start)
+        pages = (ctypes.c_ubyte * -(-length // mmap.PAGESIZE))()
+        # Private and writable, since ctypes wants a buffer that it could write to; nothing is written.
+        try:
+            area = mmap.mmap(descriptor, length, flags=mmap.MAP_PRIVATE, offset=start)
+        except (OSError, ValueError):
+            return None
+        first = ctypes.c_char.from_buffer(area)
+        failed = libc.mincore(ctypes.addressof(first), length, pages)
+        del first
+        area.close()
+        if failed:
+            return None
+        resident += sum(page & 1 for page in bytes(pages)) if any(pages) else 0
+    return min(resident * mmap.PAGESIZE, size_bytes)
+
+
+def _may_ask(descriptor: int) -> bool:
+    try:
+        facts = os.fstat(descriptor)
+        return facts.st_uid == os.geteuid() or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
+    except OSError:
+        return False
+
+
+def _members(blocks: tuple[Block, ...], mount: Mount | None) -> tuple[str, ...]:
+    """Names of the whole disks at the bottom of the mount's device, where it is made of others."""
+    if mount is None or mount.device is None:
+        return ()
+    by_name = {block.name: block for block in blocks}
+    found: dict[str, None] = {}
+    waiting, seen = [mount.device], set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        slaves = by_name[name].slaves if name in by_name else ()
+        waiting.extend(slaves)
+        if not slaves and name != mount.device:
+            found[name] = None
+    return tuple(sorted(found))
+
+
+def _total(numbers: list[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known and len(known) == len(numbers) else None

@@ -1,0 +1,124 @@
+"""The little of the CUDA driver API that a probe needs, from libcuda.so.1. Signatures: cuda.h."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import Any
+
+from gdsctl.errors import RefusedError, UndecidedError
+from gdsctl.probe.posix import HostBuffer
+
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "cuInit": (ctypes.c_uint,),
+    "cuDeviceGetCount": (ctypes.POINTER(ctypes.c_int),),
+    "cuDeviceGet": (ctypes.POINTER(ctypes.c_int), ctypes.c_int),
+    "cuDevicePrimaryCtxRetain": (ctypes.POINTER(ctypes.c_void_p), ctypes.c_int),
+    "cuCtxSetCurrent": (ctypes.c_void_p,),
+    "cuCtxSynchronize": (),
+    "cuMemAlloc_v2": (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t),
+    "cuMemFree_v2": (ctypes.c_uint64,),
+    "cuMemHostRegister_v2": (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint),
+    "cuMemHostUnregister": (ctypes.c_void_p,),
+    "cuMemcpyHtoD_v2": (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t),
+    "cuMemcpyDtoH_v2": (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t),
+    "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+}
+
+
+class Cuda:
+    """Primary contexts, one a GPU, and the calls. Raises UndecidedError where there is no driver or no GPU."""
+
+    def __init__(self) -> None:
+        try:
+            self._library = ctypes.CDLL("libcuda.so.1")
+            for name, arguments in _SIGNATURES.items():
+                getattr(self._library, name).argtypes = arguments
+        except (OSError, AttributeError) as error:
+            raise UndecidedError(f"no CUDA driver here ({error}); settle with: nvidia-smi") from None
+        count = ctypes.c_int()
+        for name, arguments in (("cuInit", (0,)), ("cuDeviceGetCount", (ctypes.byref(count),))):
+            code = getattr(self._library, name)(*arguments)
+            if code:
+                raise UndecidedError(
+                    f"the CUDA driver finds no GPU ({name}: {self._named(code)}); settle with: nvidia-smi"
+                )
+        if not count.value:
+            raise UndecidedError("the CUDA driver finds no GPU; settle with: nvidia-smi")
+        self.count = count.value
+        self._contexts: dict[int, ctypes.c_void_p] = {}
+        self._lock = threading.Lock()
+
+    def _named(self, code: int) -> str:
+        name = ctypes.c_char_p()
+        self._library.cuGetErrorName(code, ctypes.byref(name))
+        return name.value.decode("ascii", "replace") if name.value else str(code)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Raises RefusedError with the driver's name of the error."""
+        code = getattr(self._library, name)(*arguments)
+        if code:
+            raise RefusedError(f"{name}: {self._named(code)}")
+
+    def use(self, gpu: int) -> None:
+        """Make a GPU's primary context that of this thread."""
+        with self._lock:
+            if gpu not in self._contexts:
+                device, context = ctypes.c_int(), ctypes.c_void_p()
+                self.call("cuDeviceGet", ctypes.byref(device), gpu)
+                self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+                self._contexts[gpu] = context
+        self.call("cuCtxSetCurrent", self._contexts[gpu])
+
+
+class GpuBuffer:
+    """Memory on the current GPU, and host memory of the same size to fill and compare it from.
+
+    `pinned`: the host memory is page-locked, as a bounce buffer has to be to be worth comparing with.
+    """
+
+    def __init__(self, cuda: Cuda, size_bytes: int, *, pinned: bool) -> None:
+        self._cuda = cuda
+        self._size = size_bytes
+        self.host = HostBuffer(size_bytes)
+        self._pinned = pinned
+        if pinned:
+            cuda.call("cuMemHostRegister_v2", self.host.address(), size_bytes, 0)
+        device = ctypes.c_uint64()
+        cuda.call("cuMemAlloc_v2", ctypes.byref(device), size_bytes)
+        self.device = device.value
+
+    def load(self, content: bytearray) -> None:
+        self.host.load(content)
+        self.push()
+        self._cuda.call("cuCtxSynchronize")  # a copy from pageable memory may still be under way when it returns
+
+    def address(self) -> int:
+        self.pull()
+        return self.host.address()
+
+    def push(self) -> None:
+        """Host to GPU."""
+        self._cuda.call("cuMemcpyHtoD_v2", self.device, self.host.address(), self._size)
+
+    def pull(self) -> None:
+        """GPU to host."""
+        self._cuda.call("cuMemcpyDtoH_v2", self.host.address(), self.device, self._size)
+
+    def close(self) -> None:
+        self._cuda.call("cuMemFree_v2", self.device)
+        if self._pinned:
+            self._cuda.call("cuMemHostUnregister", self.host.address())
+
+
+def gpus_wanted(cuda: Cuda, gpus: tuple[int, ...]) -> tuple[int, ...]:
+    """The GPUs asked for, by the driver's index; raises UndecidedError for one that is not there."""
+    for gpu in gpus:
+        if not 0 <= gpu < cuda.count:
+            shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+            hidden = f" (CUDA_VISIBLE_DEVICES is {shown})" if shown is not None else ""
+            raise UndecidedError(
+                f"no GPU {gpu}: the CUDA driver shows {cuda.count}{hidden}; settle with: nvidia-smi -L"
+            )
+    return gpus or (0,)

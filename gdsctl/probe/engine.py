@@ -1,0 +1,240 @@
+"""What an engine is: it gives each thread a lane, and a lane moves blocks between a file and memory."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from gdsctl.probe.histogram import Histogram
+from gdsctl.probe.pattern import Mismatch, Pattern
+from gdsctl.record import Record
+
+Direction = Literal["read", "write"]
+
+SLICE = 1 << 16
+"""Operations between two looks at how much a thread has noted down."""
+_FOLD_AT = 1 << 20
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """What a lane does. `seed`: of the contents; `checked`: fill before each write, compare after each read."""
+
+    descriptor: int
+    direction: Direction
+    block_bytes: int
+    iodepth: int = 1
+    seed: int = 0
+    checked: bool = False
+    gpu: int | None = None
+
+
+class Stop:
+    """Until when lanes go on, in nanoseconds of time.perf_counter_ns; `now` ends them after the block they are at."""
+
+    def __init__(self) -> None:
+        self.at = 1 << 62
+
+    def now(self) -> None:
+        self.at = 0
+
+
+class TransferError(Exception):
+    """A block that was not moved. `error`: the system's, or None where it moved a part and then nothing more."""
+
+    def __init__(self, offset: int, moved: int, error: OSError | None) -> None:
+        super().__init__(offset, moved, error)
+        self.offset = offset
+        self.moved = moved
+        self.error = error
+
+
+class MismatchError(Exception):
+    """A block that holds other bytes than were written."""
+
+    def __init__(self, mismatch: Mismatch) -> None:
+        super().__init__(mismatch)
+        self.mismatch = mismatch
+
+
+class Log:
+    """When each block was done and how long it took, of one thread.
+
+    Kept raw while the thread runs, since one clock reading and one append a block is what a thread can afford; worked
+    out afterwards, or each million blocks. `origin`: the clock when the run began; seconds count from there.
+    """
+
+    def __init__(self) -> None:
+        self.histogram = Histogram()
+        self.done_in_second: dict[int, int] = {}
+        self.folded = 0
+        self.origin = 0
+        self._back_to_back: list[array[int]] = []
+        self.ends = array("q")
+        self.latencies = array("q")
+
+    def back_to_back(self) -> array[int]:
+        """A new list of clock readings: the first when the thread begins, then one as each block is done."""
+        self._back_to_back.append(array("q", [time.perf_counter_ns()]))
+        return self._back_to_back[-1]
+
+    @property
+    def blocks(self) -> int:
+        return self.folded + len(self.ends) + sum(len(run) - 1 for run in self._back_to_back)
+
+    def relieve(self) -> None:
+        if self.blocks - self.folded > _FOLD_AT:
+            self.fold()
+
+    def fold(self) -> None:
+        """Work out what has been noted down so far."""
+        self.folded = self.blocks
+        for run in self._back_to_back:
+            self.histogram.record(end - start for start, end in itertools.pairwise(run))
+            self._count(run[1:])
+        self.histogram.record(self.latencies)
+        self._count(self.ends)
+        self._back_to_back.clear()
+        del self.ends[:], self.latencies[:]
+
+    def _count(self, ends: Sequence[int]) -> None:
+        for end in ends:
+            second = (end - self.origin) // 1_000_000_000
+            self.done_in_second[second] = self.done_in_second.get(second, 0) + 1
+
+
+class Lane(Protocol):
+    """What one thread works with; made, used and closed in that thread."""
+
+    def drive(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
+        """Move the blocks at these offsets, in this order, until they are through or it is time to stop.
+
+        Raises TransferError, and MismatchError in a checked job.
+        """
+
+    def close(self) -> None: ...
+
+
+class CufileCounts(Record, frozen=True, kw_only=True):
+    """Blocks by the path libcufile says each took, in this process and direction, over all GPUs."""
+
+    nvidia_fs: int
+    p2p: int
+    posix: int
+    total: int
+
+
+class Engine(Protocol):
+    """`name`: as the option calls it; `how`: which system calls or library carries the blocks.
+
+    `queues`: does a lane keep several blocks under way; `why_no_queue`: if not. `compat_allowed`: may cuFile fall back to
+    host memory; None for an engine that is not cuFile.
+    """
+
+    name: str
+    how: str
+    queues: bool
+    why_no_queue: str
+    compat_allowed: bool | None
+
+    def lane(self, job: Job) -> Lane: ...
+
+    def begin(self) -> None:
+        """From here on blocks count."""
+
+    def counts(self, direction: Direction) -> CufileCounts | None:
+        """What the library counted since begin(); None for an engine without one."""
+
+    def log_lines(self) -> tuple[str, ...]:
+        """Warnings and errors that the library wrote down."""
+
+    def close(self) -> None: ...
+
+
+class Uncounted:
+    """An engine without a library that counts."""
+
+    compat_allowed: bool | None = None
+
+    def begin(self) -> None: ...
+
+    def counts(self, direction: Direction) -> CufileCounts | None:  # noqa: ARG002 -- the protocol's
+        return None
+
+    def log_lines(self) -> tuple[str, ...]:
+        return ()
+
+    def close(self) -> None: ...
+
+
+class Buffer(Protocol):
+    """One block of memory that a lane transfers to or from."""
+
+    def load(self, content: bytearray) -> None: ...
+
+    def address(self) -> int:
+        """Where on the host its content stands, after it has been copied there if need be."""
+
+
+class OneAtATime:
+    """A lane that waits for each block: `transfer(offset)` gives how many bytes it moved, or raises OSError."""
+
+    def __init__(self, job: Job, transfer: Callable[[int], int], buffer: Buffer) -> None:
+        self._job = job
+        self._transfer = transfer
+        self._buffer = buffer
+        if job.checked or job.direction == "write":
+            self._pattern = Pattern(job.seed, job.block_bytes)
+        if job.direction == "write":
+            buffer.load(self._pattern.block(0))
+
+    def drive(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
+        for low in range(0, len(offsets), SLICE):
+            part = offsets[low : low + SLICE]
+            if self._job.checked:
+                self._checked(part, stop, log)
+            else:
+                self._fast(part, stop, log)
+            log.relieve()
+            if time.perf_counter_ns() >= stop.at:
+                return
+
+    def _fast(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
+        transfer, block, clock = self._transfer, self._job.block_bytes, time.perf_counter_ns
+        note = log.back_to_back().append
+        for offset in offsets:
+            try:
+                moved = transfer(offset)
+            except OSError as error:
+                raise TransferError(offset, 0, error) from error
+            if moved != block:
+                raise TransferError(offset, moved, None)
+            now = clock()
+            note(now)
+            if now >= stop.at:
+                return
+
+    def _checked(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
+        reads, block, clock = self._job.direction == "read", self._job.block_bytes, time.perf_counter_ns
+        for offset in offsets:
+            if not reads:
+                self._buffer.load(self._pattern.block(offset))
+            start = clock()
+            try:
+                moved = self._transfer(offset)
+            except OSError as error:
+                raise TransferError(offset, 0, error) from error
+            if moved != block:
+                raise TransferError(offset, moved, None)
+            now = clock()
+            log.ends.append(now)
+            log.latencies.append(now - start)
+            if reads and (mismatch := self._pattern.check(self._buffer.address(), offset)):
+                raise MismatchError(mismatch)
+            if now >= stop.at:
+                return
+
+    def close(self) -> None:
+        """Nothing that the buffer's end would not free."""

@@ -1,0 +1,114 @@
+"""The `probe` document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gdsctl.model.node import SCHEMA_VERSION, Tool
+from gdsctl.probe.pattern import Kind
+from gdsctl.probe.verdict import PathTaken
+from gdsctl.record import Record
+
+
+class Latency(Record, frozen=True, kw_only=True):
+    """Microseconds from submitting a block to having it, of all threads together; within 0.4 %, min and max exact."""
+
+    min: float
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    p99_9: float
+    max: float
+
+
+class Verified(Record, frozen=True, kw_only=True):
+    """`ok`: every block compared held what was written. `first_bad_offset`: in the file, of the first wrong sector."""
+
+    ok: bool
+    seed: int
+    bytes: int
+    first_bad_offset: int | None = None
+    kind: Kind | None = None
+    found: str | None = None
+
+
+class Prediction(Record, frozen=True, kw_only=True):
+    """What `inspect` says of this GPU and mount. `ratio`: throughput by ceiling, for blocks that went to the GPU."""
+
+    gpu: str | None = None
+    mount: str | None = None
+    route: str | None = None
+    ceiling_gbs: float | None = None
+    ratio: float | None = None
+    because: str = ""
+
+
+class Stability(Record, frozen=True, kw_only=True):
+    """`coefficient_of_variation`: standard deviation by mean of the seconds' throughputs; None below three seconds."""
+
+    series_gbs: tuple[float, ...] = ()
+    coefficient_of_variation: float | None = None
+
+
+class SweepRow(Record, frozen=True, kw_only=True):
+    """The figures of one block size."""
+
+    block_bytes: int
+    bytes: int
+    seconds: float
+    throughput_gbs: float
+    iops: float
+    latency_us: Latency
+    cpu_seconds_per_gb: float
+    stability: Stability
+    path_taken: PathTaken
+
+
+class RequestRow(Record, frozen=True, kw_only=True):
+    """kv-cache: whole chunks stored or retrieved by so many threads; a request is one chunk, its open and close included."""
+
+    operation: str
+    threads: int
+    requests: int
+    seconds: float
+    throughput_gbs: float
+    latency_us: Latency
+
+
+class ProbeReport(Record, frozen=True, kw_only=True):
+    """What was done, the figures, and the path with its evidence.
+
+    `engine_because`: why this engine; `carried_by`: system calls or library; `direct`: did the verdict show direct I/O
+    (None: unknown); `cpu_seconds_per_gb`: user and system time of this process, by 10^9 bytes. With `--sweep` the figures
+    are those of the fastest block size, and `sweep` has them all; with a workload `requests` has a row for each step.
+    """
+
+    schema_version: str = SCHEMA_VERSION
+    tool: Tool
+    engine: str
+    engine_because: str
+    carried_by: str
+    path: str
+    file: str
+    direct: bool | None
+    rw: str
+    block_bytes: int
+    threads: int
+    iodepth: int
+    gpus: tuple[int, ...] = ()
+    bytes: int
+    seconds: float
+    throughput_gbs: float
+    iops: float
+    latency_us: Latency
+    cpu_seconds_per_gb: float
+    fsync_seconds: float | None = None
+    stability: Stability
+    verify: Verified | None = None
+    path_taken: PathTaken
+    prediction: Prediction
+    sweep: tuple[SweepRow, ...] = ()
+    requests: tuple[RequestRow, ...] = ()
+    notes: tuple[str, ...] = ()
+    environment: dict[str, Any] = {}

@@ -1,0 +1,210 @@
+"""The file a probe works on, and the promise that nothing else is ever touched.
+
+In a directory the file has no name (O_TMPFILE), or loses it as soon as it is open: however the process ends, SIGKILL and
+power loss included, the kernel frees it. An existing file is opened read-only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+
+from gdsctl.errors import GdsctlError, RefusedError, UsageError
+from gdsctl.probe.deadline import within
+from gdsctl.probe.sizes import words
+from gdsctl.record import Record
+
+# What open(2) says where a file system, or a kernel before 3.11, has no O_TMPFILE.
+_NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL})
+_NO_FALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
+
+_LEFT_FREE_SHARE = 0.05
+_LEFT_FREE_BYTES = 1 << 30
+
+
+class Target(Record, frozen=True, kw_only=True):
+    """An open file. `path`: what the user named; `descriptor`: with O_DIRECT; `own`: made by this probe; `named`: how.
+
+    `device`: (major, minor) that the file system says the file is on.
+    """
+
+    path: str
+    descriptor: int
+    size_bytes: int
+    own: bool
+    named: str
+    device: tuple[int, int]
+
+    @property
+    def reopen_path(self) -> str:
+        return f"/proc/self/fd/{self.descriptor}"
+
+
+def refused(what: str, error: OSError) -> RefusedError:
+    """The system's own words, with the symbol that a search engine finds."""
+    symbol = errno.errorcode.get(error.errno or 0, "")
+    return RefusedError(f"{what}: {error.strerror or error}" + (f" ({symbol})" if symbol else ""))
+
+
+@contextlib.contextmanager
+def opened(path: str, size_bytes: int, *, writes: bool, allow_existing: bool, block_bytes: int) -> Iterator[Target]:
+    """The file for one probe; gone, if it is its own, when the block ends.
+
+    Raises UsageError for what the probe will not touch, RefusedError where the system refuses.
+    """
+    try:
+        facts = within(path, lambda: os.stat(path))
+    except OSError as error:
+        raise refused(path, error) from error
+    if stat.S_ISDIR(facts.st_mode):
+        with _own(path, size_bytes) as target:
+            yield target
+        return
+    _admit(path, facts, writes=writes, allow_existing=allow_existing)
+    with _existing(path, size_bytes, block_bytes) as target:
+        yield target
+
+
+def _admit(path: str, facts: os.stat_result, *, writes: bool, allow_existing: bool) -> None:
+    kind = "block device" if stat.S_ISBLK(facts.st_mode) else "file"
+    if kind == "file" and not stat.S_ISREG(facts.st_mode):
+        raise UsageError(f"{path}: neither a directory, a file nor a block device")
+    if writes:
+        raise UsageError(
+            f"{path}: an existing {kind} is never written to; name a directory, which gets a file of its own"
+        )
+    if not allow_existing:
+        raise UsageError(f"{path}: an existing {kind} is read only with --allow-existing")
+
+
+@contextlib.contextmanager
+def _own(folder: str, size_bytes: int) -> Iterator[Target]:
+    within(folder, lambda: require_space(folder, size_bytes))
+    try:
+        descriptor, named = within(folder, lambda: create(folder))
+    except OSError as error:
+        raise refused(folder, error) from error
+    try:
+        within(folder, lambda: _allocate(folder, descriptor, size_bytes))
+        facts = os.fstat(descriptor)
+        yield Target(
+            path=folder,
+            descriptor=descriptor,
+            size_bytes=size_bytes,
+            own=True,
+            named=named,
+            device=(os.major(facts.st_dev), os.minor(facts.st_dev)),
+        )
+    finally:
+        _close(descriptor)
+
+
+@contextlib.contextmanager
+def _existing(path: str, wanted_bytes: int, block_bytes: int) -> Iterator[Target]:
+    try:
+        descriptor = within(path, lambda: os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
+    except OSError as error:
+        raise no_direct(path, error) from error
+    try:
+        facts = os.fstat(descriptor)
+        size = min(os.lseek(descriptor, 0, os.SEEK_END), wanted_bytes) // block_bytes * block_bytes
+        if not size:
+            raise UsageError(f"{path}: shorter than one block of {words(block_bytes)}")
+        hole = None if stat.S_ISBLK(facts.st_mode) else first_hole(descriptor, size)
+        if hole is not None:
+            raise UsageError(f"{path}: a hole at offset {hole}: reading it moves no data; name a file without holes")
+        device = facts.st_rdev if stat.S_ISBLK(facts.st_mode) else facts.st_dev
+        yield Target(
+            path=path,
+            descriptor=descriptor,
+            size_bytes=size,
+            own=False,
+            named="existing file, read only",
+            device=(os.major(device), os.minor(device)),
+        )
+    finally:
+        _close(descriptor)
+
+
+def create(folder: str) -> tuple[int, str]:
+    """A new file in a folder, open for direct reading and writing, without a name; and how it came to have none."""
+    flags = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
+    try:
+        return os.open(folder, flags | os.O_TMPFILE | os.O_EXCL, 0o600), "own file without a name (O_TMPFILE)"
+    except OSError as error:
+        if error.errno not in _NO_TMPFILE:
+            raise
+    path = os.path.join(folder, f".gdsctl-probe-{secrets.token_hex(8)}")
+    descriptor = -1
+    try:
+        # A server may make the file and yet refuse O_DIRECT, so the name goes whatever open says; but not one that
+        # was there before.
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        _forget(path)
+        raise no_direct(folder, error) from error
+    except BaseException:
+        _forget(path)
+        raise
+    _forget(path)
+    return descriptor, "own file, unlinked as soon as it was open"
+
+
+def _forget(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def no_direct(path: str, error: OSError) -> GdsctlError:
+    """open(2) with O_DIRECT gives EINVAL where the file system has no direct I/O."""
+    if error.errno == errno.EINVAL:
+        return RefusedError(f"{path}: the file system does not do direct I/O (O_DIRECT: EINVAL)")
+    return refused(path, error)
+
+
+def require_space(folder: str, size_bytes: int) -> None:
+    """Raises RefusedError unless, the file written, 5 % of the file system or 1 GiB stays free, whichever is less."""
+    try:
+        facts = os.statvfs(folder)
+    except OSError as error:
+        raise refused(folder, error) from error
+    free = facts.f_bavail * facts.f_frsize
+    keep = min(int(facts.f_blocks * facts.f_frsize * _LEFT_FREE_SHARE), _LEFT_FREE_BYTES)
+    if size_bytes + keep > free:
+        raise RefusedError(
+            f"{folder}: {words(size_bytes)} wanted, {words(free)} free, of which {words(keep)} must stay free (ENOSPC ahead)"
+        )
+
+
+def _allocate(folder: str, descriptor: int, size_bytes: int) -> None:
+    """Reserve the file's blocks, so that a full disk or a quota shows before the first write; where it can be done."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    if libc.fallocate(descriptor, 0, 0, size_bytes) == 0:
+        return
+    code = ctypes.get_errno()
+    if code not in _NO_FALLOCATE:
+        raise refused(f"{folder}: reserving {words(size_bytes)}", OSError(code, os.strerror(code)))
+    os.ftruncate(descriptor, size_bytes)
+
+
+def first_hole(descriptor: int, size_bytes: int) -> int | None:
+    """Offset of the first hole (or unwritten extent) before `size_bytes`; None where there is none or nobody can tell."""
+    try:
+        hole = os.lseek(descriptor, 0, os.SEEK_HOLE)
+    except OSError:
+        return None
+    return hole if hole < size_bytes else None
+
+
+def _close(descriptor: int) -> None:
+    """Closing flushes on NFS and may wait for ever; the kernel closes what is left when the process ends."""
+    with contextlib.suppress(OSError, RefusedError):
+        within("close", lambda: os.close(descriptor), 10.0)

@@ -1,0 +1,212 @@
+"""io_uring without a binding: three system calls and two rings in shared memory.
+
+liburing keeps its fast path in inline functions that no shared library exports, so ctypes could not call it. A block
+costs two stores and no call of its own here: each slot of the queue keeps its submission entry, in which only the offset
+changes. Layout: Linux, include/uapi/linux/io_uring.h.
+
+Completions are posted only while we are inside io_uring_enter (IORING_SETUP_DEFER_TASKRUN, Linux 6.1), or on x86 in
+program order: elsewhere Python has no load-acquire, and the lane is not offered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gdsctl.probe.engine import Job, Log, MismatchError, Stop, TransferError
+from gdsctl.probe.pattern import Pattern
+from gdsctl.record import Record
+
+_SETUP, _ENTER, _REGISTER = 425, 426, 427  # the same on every architecture
+_COOP_TASKRUN, _SINGLE_ISSUER, _DEFER_TASKRUN = 1 << 8, 1 << 12, 1 << 13
+_FEAT_SINGLE_MMAP = 1
+_GETEVENTS = 1
+_REGISTER_BUFFERS = 0
+_READ_FIXED, _WRITE_FIXED, _READ, _WRITE = 4, 5, 22, 23
+_SQES_AT = 0x10000000
+_PARAMS = struct.Struct("=10I8IQ8IQ")
+_SQE_WORDS = 8
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Support(Record, frozen=True, kw_only=True):
+    """`why`: what stands against it."""
+
+    usable: bool
+    why: str = ""
+
+
+def support() -> Support:
+    """Does this kernel give us a queue? Containers often forbid it (seccomp), some distributions by sysctl."""
+    try:
+        ring = _Ring(2)
+    except OSError as error:
+        return Support(usable=False, why=f"io_uring_setup: {error.strerror}")
+    ring.close()
+    if not ring.posts_inside_enter and os.uname().machine not in ("x86_64", "i686"):
+        return Support(usable=False, why="io_uring needs Linux 6.1 on this architecture")
+    return Support(usable=True)
+
+
+def _syscall(number: int, *arguments: Any) -> int:
+    result: int = _libc.syscall(ctypes.c_long(number), *arguments)
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+
+
+class _Ring:
+    def __init__(self, entries: int) -> None:
+        self.posts_inside_enter = True
+        params = bytearray(_PARAMS.size)
+        try:
+            self.descriptor = self._setup(entries, params, _SINGLE_ISSUER | _DEFER_TASKRUN)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self.posts_inside_enter = False
+            self.descriptor = self._setup(entries, params, 0)
+        fields = _PARAMS.unpack(params)
+        sq_entries, cq_entries, features = fields[0], fields[1], fields[5]
+        _, sq_tail, sq_mask, _, _, _, sq_array = fields[10:17]
+        cq_head, cq_tail, cq_mask, _, _, cqes = fields[19:25]
+        try:
+            if not features & _FEAT_SINGLE_MMAP:
+                raise OSError(errno.ENOSYS, "Linux 5.4 or newer is needed")  # noqa: TRY301 -- closes the ring
+            length = max(sq_array + 4 * sq_entries, cqes + 16 * cq_entries)
+            self._rings = mmap.mmap(self.descriptor, length, flags=mmap.MAP_SHARED)
+            self._entries = mmap.mmap(self.descriptor, 64 * sq_entries, flags=mmap.MAP_SHARED, offset=_SQES_AT)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+        self.words = memoryview(self._rings)[: length // 4 * 4].cast("I")
+        self.sqes = memoryview(self._entries).cast("Q")
+        self.sq_tail, self.sq_array, self.sq_mask = sq_tail // 4, sq_array // 4, self.words[sq_mask // 4]
+        self.cq_head, self.cq_tail, self.cq_mask = cq_head // 4, cq_tail // 4, self.words[cq_mask // 4]
+        self.cqes = cqes // 4
+
+    def _setup(self, entries: int, params: bytearray, flags: int) -> int:
+        struct.pack_into("=I", params, 8, flags)
+        return _syscall(_SETUP, ctypes.c_uint(entries), (ctypes.c_char * len(params)).from_buffer(params))
+
+    def register(self, address: int, length: int) -> bool:
+        """Pin one buffer for all transfers; False where the limit of locked memory stands against it."""
+        vector = struct.pack("=QQ", address, length)
+        with contextlib.suppress(OSError):
+            _syscall(
+                _REGISTER, ctypes.c_uint(self.descriptor), ctypes.c_uint(_REGISTER_BUFFERS), vector, ctypes.c_uint(1)
+            )
+            return True
+        return False
+
+    def close(self) -> None:
+        self.words.release()
+        self.sqes.release()
+        self._rings.close()
+        self._entries.close()
+        os.close(self.descriptor)
+
+
+class QueueLane:
+    """`iodepth` blocks under way at once; the next one is submitted as soon as one is done."""
+
+    def __init__(self, job: Job, memory: Any) -> None:
+        """`memory`: a HostBuffer of iodepth blocks. Raises OSError where the system gives no ring."""
+        self._job = job
+        self._memory = memory
+        if job.checked or job.direction == "write":
+            self._pattern = Pattern(job.seed, job.block_bytes)
+        self._ring = _Ring(job.iodepth)
+        fixed = self._ring.register(memory.address(), job.block_bytes * job.iodepth)
+        reads = job.direction == "read"
+        opcode = (_READ_FIXED if reads else _WRITE_FIXED) if fixed else (_READ if reads else _WRITE)
+        for slot in range(job.iodepth):
+            at = slot * _SQE_WORDS
+            self._ring.sqes[at] = opcode | job.descriptor << 32
+            self._ring.sqes[at + 2] = memory.address() + slot * job.block_bytes
+            self._ring.sqes[at + 3] = job.block_bytes
+            self._ring.sqes[at + 4] = slot
+            if not reads:
+                self._load(slot, 0)
+
+    def _load(self, slot: int, offset: int) -> None:
+        low = slot * self._job.block_bytes
+        self._memory.view[low : low + self._job.block_bytes] = self._pattern.block(offset)
+
+    def drive(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
+        """Blocks done are noted with the time at which they were seen, all of one io_uring_enter with the same."""
+        ring, block, clock = self._ring, self._job.block_bytes, time.perf_counter_ns
+        words, sqes, slots = ring.words, ring.sqes, self._job.iodepth
+        begun, moving = [0] * slots, [0] * slots
+        fill = self._job.checked and self._job.direction == "write"
+        compare = self._job.checked and self._job.direction == "read"
+        enter, number = _libc.syscall, ctypes.c_long(_ENTER)
+        descriptor, one, flags, none = ctypes.c_uint(ring.descriptor), ctypes.c_uint(1), ctypes.c_uint(_GETEVENTS), None
+        size = ctypes.c_size_t(0)
+        pending: Iterator[int] = iter(offsets)
+        free = list(range(slots))
+        under_way = unsubmitted = 0
+        failure: TransferError | MismatchError | None = None
+        tail, head = words[ring.sq_tail], words[ring.cq_head]
+        while True:
+            queued = 0
+            now = clock()
+            if failure is None and now < stop.at:
+                while free and (offset := next(pending, None)) is not None:
+                    slot = free.pop()
+                    if fill:
+                        self._load(slot, offset)
+                        now = clock()
+                    moving[slot] = sqes[slot * _SQE_WORDS + 1] = offset
+                    begun[slot] = now
+                    words[ring.sq_array + (tail & ring.sq_mask)] = slot
+                    tail = (tail + 1) & 0xFFFFFFFF
+                    queued += 1
+                words[ring.sq_tail] = tail
+            under_way += queued
+            unsubmitted += queued
+            if not under_way:
+                break
+            taken = enter(number, descriptor, ctypes.c_uint(unsubmitted), one, flags, none, size)
+            if taken >= 0:
+                unsubmitted -= taken
+            elif (code := ctypes.get_errno()) != errno.EINTR:
+                raise TransferError(moving[0], 0, OSError(code, os.strerror(code)))
+            now = clock()
+            end = words[ring.cq_tail]
+            while head != end:
+                at = ring.cqes + (head & ring.cq_mask) * 4
+                slot, result = words[at], words[at + 2]
+                head = (head + 1) & 0xFFFFFFFF
+                under_way -= 1
+                log.ends.append(now)
+                log.latencies.append(now - begun[slot])
+                if result != block:
+                    failure = failure or _failure(moving[slot], result)
+                elif compare and failure is None:
+                    bad = self._pattern.check(self._memory.address() + slot * block, moving[slot])
+                    failure = MismatchError(bad) if bad else None
+                free.append(slot)
+            words[ring.cq_head] = head
+            log.relieve()
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        self._ring.close()
+
+
+def _failure(offset: int, result: int) -> TransferError:
+    if result < 1 << 31:
+        return TransferError(offset, result, None)
+    code = (1 << 32) - result
+    return TransferError(offset, 0, OSError(code, os.strerror(code)))

@@ -1,0 +1,157 @@
+"""Report of `probe` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gdsctl.probe.report import Latency, ProbeReport, RequestRow, Stability, SweepRow
+from gdsctl.probe.sizes import words
+from gdsctl.render.safe_text import safe
+
+_VERDICT = {"compat": "bold yellow", "mixed": "bold yellow", "unknown": "bold magenta"}
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_BAR = 24
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def probe_report(report: ProbeReport, *, verbose: bool = False) -> RenderableType:
+    """The figures, the path with its evidence, the prediction; with a sweep or a workload its table."""
+    parts: list[RenderableType] = [
+        Text.assemble(("gdsctl probe", "bold"), f"  {safe(report.path)}"),
+        _line("engine", f"{report.engine} ({report.engine_because}): {report.carried_by}"),
+        _line("file", report.file),
+        _line("run", _run(report)),
+        Text(""),
+        *([_sweep(report.sweep)] if report.sweep else []),
+        *([_requests(report.requests)] if report.requests else []),
+        *([] if report.sweep or report.requests else [_figures(report)]),
+        Text(""),
+        *_path(report, verbose=verbose),
+        _line("predicted", _predicted(report)),
+    ]
+    if report.verify is not None:
+        parts.append(_verified(report))
+    parts += [Text(f"- {safe(note)}", style="dim") for note in report.notes]
+    if verbose:
+        parts += [Text(""), *(_line(name, str(value)) for name, value in report.environment.items())]
+    return Group(*parts)
+
+
+def _line(name: str, text: str) -> Text:
+    return Text.assemble((f"{name}: ", "bold"), safe(text))
+
+
+def _run(report: ProbeReport) -> str:
+    gpus = f", GPU {', '.join(map(str, report.gpus))}" if report.gpus else ""
+    depth = f", {report.iodepth} deep" if report.iodepth > 1 else ""
+    blocks = "" if report.sweep else f" of {words(report.block_bytes)}"
+    return f"{report.rw}{blocks}, {report.threads} thread{'s' if report.threads > 1 else ''}{depth}{gpus}"
+
+
+def _figures(report: ProbeReport) -> RenderableType:
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_row("moved", f"{words(report.bytes)} in {report.seconds:.3g} s{_fsync(report)}")
+    table.add_row("throughput", Text(f"{report.throughput_gbs:.4g} GB/s", style="bold"))
+    table.add_row("blocks", f"{report.iops:,.0f} /s")
+    table.add_row("latency", _latency(report.latency_us))
+    table.add_row("CPU", f"{report.cpu_seconds_per_gb:.3g} s per GB")
+    if report.stability.coefficient_of_variation is not None:
+        table.add_row("by second", _steady(report.stability))
+    return table
+
+
+def _fsync(report: ProbeReport) -> str:
+    return f", then {report.fsync_seconds:.2g} s in fsync" if report.fsync_seconds is not None else ""
+
+
+def _latency(latency: Latency) -> str:
+    names = ("min", "p50", "p90", "p99", "p99_9", "max")
+    return "  ".join(f"{name.replace('_', '.')} {_us(getattr(latency, name))}" for name in names)
+
+
+def _us(microseconds: float) -> str:
+    for unit, size in (("us", 1), ("ms", 1_000)):
+        if microseconds < 999.5 * size:
+            return f"{microseconds / size:.3g} {unit}"
+    return f"{microseconds / 1e6:.3g} s"
+
+
+def _steady(stability: Stability) -> str:
+    top = max(stability.series_gbs) or 1.0
+    drawn = "".join(_LEVELS[round(gbs / top * (len(_LEVELS) - 1))] for gbs in stability.series_gbs[-40:])
+    return f"{drawn}  varies by {100 * (stability.coefficient_of_variation or 0):.1f} %"
+
+
+def _bar(share: float) -> str:
+    eighths = round(max(0.0, min(1.0, share)) * _BAR * 8)
+    whole, rest = divmod(eighths, 8)
+    return "█" * whole + (_EIGHTHS[rest] if rest else "")
+
+
+def _sweep(rows: Sequence[SweepRow]) -> RenderableType:
+    table = _table("block", "GB/s", "", "blocks/s", "p50", "p99", "CPU s/GB", "path")
+    top = max(row.throughput_gbs for row in rows) or 1.0
+    for row in rows:
+        table.add_row(
+            words(row.block_bytes),
+            f"{row.throughput_gbs:.3f}",
+            _bar(row.throughput_gbs / top),
+            f"{row.iops:,.0f}",
+            _us(row.latency_us.p50),
+            _us(row.latency_us.p99),
+            f"{row.cpu_seconds_per_gb:.3f}",
+            row.path_taken.verdict,
+        )
+    return table
+
+
+def _requests(rows: Sequence[RequestRow]) -> RenderableType:
+    table = _table("operation", "threads", "requests", "GB/s", "p50", "p90", "p99", "max")
+    for row in rows:
+        latency = (row.latency_us.p50, row.latency_us.p90, row.latency_us.p99, row.latency_us.max)
+        table.add_row(
+            row.operation, str(row.threads), str(row.requests), f"{row.throughput_gbs:.3f}", *map(_us, latency)
+        )
+    return table
+
+
+def _path(report: ProbeReport, *, verbose: bool) -> list[RenderableType]:
+    taken = report.path_taken
+    head = Text.assemble(("path: ", "bold"), (taken.verdict, _VERDICT.get(taken.verdict, "bold green")))
+    head.append(f" ({taken.confidence}): {safe(taken.because)}")
+    lines: list[RenderableType] = [head]
+    for piece in taken.evidence:
+        source = f"  [{safe(piece.source)}]" if verbose else ""
+        lines.append(
+            Padding(Text(f"{safe(piece.fact)}: {safe(piece.value)}; {safe(piece.says)}{source}"), (0, 0, 0, 4))
+        )
+    return lines
+
+
+def _predicted(report: ProbeReport) -> str:
+    prediction = report.prediction
+    if prediction.route is None:
+        return prediction.because
+    ceiling = f", at most {prediction.ceiling_gbs:.3g} GB/s" if prediction.ceiling_gbs is not None else ""
+    share = f", of which {100 * prediction.ratio:.0f} % were reached" if prediction.ratio is not None else ""
+    return f"{prediction.route}{ceiling}{share} ({prediction.because})"
+
+
+def _verified(report: ProbeReport) -> Text:
+    verify = report.verify
+    if verify is None or verify.ok:
+        return _line("verified", f"{words(verify.bytes if verify else 0)} hold what was written")
+    said = f"MISMATCH at offset {verify.first_bad_offset}: {verify.kind}: {verify.found}"
+    return Text(safe(said), style="bold red")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, no_wrap=True, justify="left" if column in ("", "operation", "path") else "right")
+    return table

@@ -1,0 +1,199 @@
+"""What the probe may touch, and what it leaves behind: nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from gdsctl.errors import RefusedError, UsageError
+from gdsctl.probe import target
+
+BLOCK = 4096
+
+
+def opened(path: Path, size: int = 1 << 20, *, writes: bool = False, allow_existing: bool = False):
+    return target.opened(str(path), size, writes=writes, allow_existing=allow_existing, block_bytes=BLOCK)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder on a file system that does direct I/O."""
+    try:
+        descriptor, _ = target.create(str(tmp_path))
+    except RefusedError:
+        pytest.skip("the temporary folder's file system has no O_DIRECT")
+    os.close(descriptor)
+    return tmp_path
+
+
+def test_a_directory_gets_a_file_without_a_name(folder: Path) -> None:
+    with opened(folder, writes=True) as found:
+        assert os.listdir(folder) == []
+        facts = os.fstat(found.descriptor)
+        assert stat.S_ISREG(facts.st_mode)
+        assert (facts.st_size, facts.st_nlink) == (1 << 20, 0)
+        assert stat.S_IMODE(facts.st_mode) == 0o600
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(found.descriptor)
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT])
+def test_where_there_is_no_tmpfile_the_name_goes_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """NFS and others; the kernel keeps an unlinked file until it is closed, by whatever end of the process."""
+    real = os.open
+    created: list[str] = []
+
+    def no_tmpfile(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(code, os.strerror(code))
+        assert flags & os.O_EXCL
+        assert flags & os.O_CREAT
+        created.append(path)
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", no_tmpfile)
+    descriptor, how = target.create(str(folder))
+    os.close(descriptor)
+    assert "unlinked" in how
+    assert len(created) == 1
+    assert os.listdir(folder) == []
+
+
+def test_a_file_that_was_made_but_not_opened_goes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """open(2) may create the file and then say EINVAL for O_DIRECT."""
+    real = os.open
+
+    def refusing(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT:
+            os.close(real(path, flags & ~os.O_DIRECT, mode))
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "open", refusing)
+    with pytest.raises(RefusedError, match="does not do direct I/O"):
+        target.create(str(folder))
+    assert os.listdir(folder) == []
+
+
+def test_a_name_that_is_taken_is_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guessed names are of no use to anyone: O_EXCL, and the file that stood there stays."""
+    taken = folder / ".gdsctl-probe-00"
+    taken.write_text("precious")
+    real = os.open
+
+    def no_tmpfile(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "")
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", no_tmpfile)
+    monkeypatch.setattr("secrets.token_hex", lambda _: "00")
+    with pytest.raises(FileExistsError):
+        target.create(str(folder))
+    assert taken.read_text() == "precious"
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_an_existing_file_is_not_touched_unasked(folder: Path, writes: bool) -> None:
+    file = folder / "data"
+    file.write_bytes(b"x" * BLOCK)
+    with (
+        pytest.raises(UsageError, match="never written" if writes else "--allow-existing"),
+        opened(file, writes=writes),
+    ):
+        pass
+    with pytest.raises(UsageError, match="never written"), opened(file, writes=True, allow_existing=True):
+        pass
+    assert file.read_bytes() == b"x" * BLOCK
+
+
+def test_an_existing_file_is_opened_for_reading_only(folder: Path) -> None:
+    file = folder / "data"
+    with file.open("wb") as stream:
+        stream.write(b"x" * (3 * BLOCK + 100))
+        os.fsync(stream.fileno())  # a delayed allocation may look like a hole
+    with opened(file, allow_existing=True) as found:
+        assert found.size_bytes == 3 * BLOCK  # whole blocks
+        assert not found.own
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.write(found.descriptor, b"y")
+    assert file.read_bytes() == b"x" * (3 * BLOCK + 100)
+
+
+def test_a_file_with_holes_measures_nothing(folder: Path) -> None:
+    file = folder / "sparse"
+    with file.open("wb") as stream:
+        stream.write(b"x" * (1 << 16))
+        stream.truncate(1 << 20)
+        os.fsync(stream.fileno())
+    with pytest.raises(UsageError, match="hole at offset 65536"), opened(file, allow_existing=True):
+        pass
+    with opened(file, 1 << 16, allow_existing=True) as found:  # the part before the hole is fine
+        assert found.size_bytes == 1 << 16
+
+
+def test_a_file_shorter_than_a_block(folder: Path) -> None:
+    file = folder / "short"
+    file.write_bytes(b"x" * 100)
+    with pytest.raises(UsageError, match="shorter than one block"), opened(file, allow_existing=True):
+        pass
+
+
+def test_other_kinds_are_refused(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    for path in (folder / "pipe", Path("/dev/null")):
+        with pytest.raises(UsageError, match="neither a directory"), opened(path, writes=True):
+            pass
+
+
+def test_a_block_device_is_never_written(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    device = os.stat_result((stat.S_IFBLK | 0o660, 1, 1, 1, 0, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(os, "stat", lambda _: device)
+    refused = pytest.raises(UsageError, match="existing block device is never written")
+    with refused, opened(folder, writes=True, allow_existing=True):
+        pass
+
+
+def test_what_is_not_there(folder: Path) -> None:
+    with pytest.raises(RefusedError, match=r"No such file or directory \(ENOENT\)"), opened(folder / "none"):
+        pass
+
+
+def test_more_than_is_free_is_refused_before_anything_is_made(folder: Path) -> None:
+    facts = os.statvfs(folder)
+    with pytest.raises(RefusedError, match="must stay free"), opened(folder, facts.f_bavail * facts.f_frsize):
+        pass
+    assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("free", "fits"),
+    # 100 GiB in all: 5 % would be 5 GiB, so 1 GiB has to stay.
+    [((1 << 30) + (1 << 20), True), ((1 << 30) + (1 << 20) - 4096, False)],
+)
+def test_the_margin(monkeypatch: pytest.MonkeyPatch, free: int, fits: bool) -> None:
+    total = 100 << 30
+    facts = os.statvfs_result((4096, 4096, total // 4096, free // 4096, free // 4096, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: facts)
+    if fits:
+        target.require_space("/x", 1 << 20)
+    else:
+        with pytest.raises(RefusedError, match="ENOSPC ahead"):
+            target.require_space("/x", 1 << 20)
+
+
+def test_a_mount_whose_server_is_gone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    import threading
+
+    from gdsctl.probe import deadline
+
+    never = threading.Event()
+    monkeypatch.setattr(os, "stat", lambda _: never.wait(5))
+    with pytest.raises(RefusedError, match=r"no answer within 0\.1 s"):
+        deadline.within(str(folder), lambda: os.stat(folder), 0.1)
+    never.set()
