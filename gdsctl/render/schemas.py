@@ -12,6 +12,7 @@ from gdsctl.model.node import Report
 from gdsctl.plan.documents import PlanReport, VerifyReport
 from gdsctl.plan.intent import SCHEMA, Intent
 from gdsctl.probe.report import ProbeReport
+from gdsctl.probe.report import ProbeReport
 from gdsctl.record import Record
 from gdsctl.source.snapshot import Manifest
 
@@ -21,6 +22,7 @@ SCHEMAS: dict[str, type[Record]] = {
     "verify": VerifyReport,
     "app": AppReport,
     "size": Size,
+    "probe": ProbeReport,
     "probe": ProbeReport,
     "intent": Intent,
     "snapshot": Manifest,
