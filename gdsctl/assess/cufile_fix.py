@@ -197,8 +197,8 @@ class _Fixer:
         """A section that libcufile dies of and that says nothing."""
         if container[name]:
             return None
-        container[name] = {}
-        return f"{'.'.join(parts)}: an empty object"
+        _taken(self.root, parts)
+        return f"{'.'.join(parts)} taken out: empty, and no object"
 
     def _type(self, key: Key, container: Any, name: Any) -> str | None:
         before = container[name]

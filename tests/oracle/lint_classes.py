@@ -118,7 +118,7 @@ def said(sample: Sample, version: str) -> str | None:
 
 def verdict(libcufile: Libcufile, sample: Sample) -> str:
     """What the library does: refused | aborts | ignored | changed | falls back | taken."""
-    answer = libcufile.ask(sample.text, unknown=True, env={})
+    answer = libcufile.ask(sample.text, unknown=True, env={}, assume_paths=False)
     if answer.get("broken"):
         return "aborts"
     if not answer["accepted"]:
