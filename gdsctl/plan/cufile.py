@@ -24,6 +24,8 @@ PlanMode = Literal["nvidia-fs", "p2pdma", "compat"]
 
 _DIRECT, _BUFFER = "properties.max_direct_io_size_kb", "properties.per_buffer_cache_size_kb"
 _CACHE = "properties.max_device_cache_size_kb"
+_PINNED = "properties.max_device_pinned_mem_size_kb"
+_LEAST_DIRECT = 1024  # the library's per_buffer_cache_size_kb, below which max_direct_io_size_kb is refused
 _SLABS = "properties.gpu_bounce_buffer_slab_config"
 _SIZES, _COUNTS = "properties.posix_pool_slab_size_kb", "properties.posix_pool_slab_count"
 ROUTING = ("properties.rdma_dynamic_routing", "properties.rdma_dynamic_routing_order")
@@ -84,6 +86,7 @@ def desire(context: Context, mode: PlanMode) -> CufilePlan:
     """Raises InputError (at the intent's line) for a pinned value that the library would refuse."""
     draft = _Draft(context, mode)
     draft.defaults()
+    draft.sizes()
     draft.compat()
     draft.p2pdma()
     draft.writes()
@@ -124,12 +127,44 @@ class _Draft:
             row = cufile_keys.key(_SIZES)
             sizes = row.file_default if row else None
             self.put(_SIZES, sizes, "written beside posix_pool_slab_count: lists of unequal length abort the process")
-        chunk = self.context.intent.workload.chunk_bytes if self.context.intent.workload else None
+
+    def sizes(self) -> None:
+        """Buffers that the smallest BAR1 can map, and pieces that the workload's chunks come in."""
+        bars = [gpu.bar1_bytes for gpu in self.context.gpus]
+        known = [bar for bar in bars if bar]
+        if known and len(known) == len(bars) and self.mode == "nvidia-fs":
+            self._within_bar1(known)
+        workload = self.context.intent.workload
+        chunk = workload.chunk_bytes if workload else None
         if chunk and _DIRECT in self.settings:
-            kib = int(self.settings[_DIRECT].value)
-            pieces = -(-chunk // (kib << 10))
-            why = f"{self.settings[_DIRECT].why}; a chunk of {chunk} bytes goes in {pieces} piece{'s' * (pieces > 1)}"
-            self.put(_DIRECT, kib, why)
+            self._chunk(chunk)
+
+    def _within_bar1(self, bars: list[int]) -> None:
+        """Bounce buffers and registered memory are mapped through BAR1; what does not fit fails with -12 (ENOMEM)."""
+        half = min(bars) // 2 >> 10 & ~63
+        cache = self._value(_CACHE)
+        if _ints(cache) and cache > half:
+            cache = half
+            self.put(_CACHE, half, f"half of the smallest BAR1 ({min(bars) >> 20} MiB), which maps the buffers")
+        pinned = self.settings.get(_PINNED)
+        room = (sum(bars) >> 10) - (cache or 0) * len(bars) & ~63
+        if pinned and 64 <= room < pinned.value:
+            self.put(_PINNED, room, "what BAR1 of all GPUs can map beside the buffers; more fails with -12")
+
+    def _chunk(self, chunk: int) -> None:
+        shipped = int(self.settings[_DIRECT].value)
+        whole = -(-chunk // (64 << 10)) * 64
+        kib = min(shipped, max(whole, _LEAST_DIRECT))
+        pieces = -(-chunk // (kib << 10))
+        why = f"a chunk of {chunk} bytes goes in {pieces} piece{'s' * (pieces > 1)}"
+        if kib < shipped:
+            why += f"; {shipped} KiB would only take more shadow memory for each registered buffer"
+        self.put(_DIRECT, kib, why if kib < shipped else f"{self.settings[_DIRECT].why}; {why}")
+        if chunk % 4096:
+            self.told.append(
+                f"chunks of {chunk} bytes are no multiple of 4 KiB: their ends are read through a bounce buffer and "
+                "written by read-modify-write; pad them where the application allows"
+            )
 
     def compat(self) -> None:
         if self.context.intent.compat == "forbid":

@@ -375,7 +375,7 @@ def test_a_node_without_a_gpu_has_nothing_to_meet() -> None:
 
 def test_named_gpus_that_are_not_there_are_unmet() -> None:
     found = made(local(), "gpus: [0, 5]")
-    assert [(u.requirement, u.subject, u.status) for u in found.unmet] == [("gpu", "5", "fail")]
+    assert [(u.requirement, u.subject, u.status) for u in found.unmet] == [("gpu:5", "5", "fail")]
 
 
 def test_system_mounts_only_where_nothing_else_qualifies() -> None:
@@ -421,3 +421,37 @@ def test_all_written_keys_are_known_to_the_release() -> None:
                 assert key is not None
                 assert key.known_in(version)
                 assert setting.why.strip()
+
+
+def sized(bar1_mib: int, gpus: int = 1, text: str = "mounts: [{target: /mnt/nvme}]") -> dict[str, int]:
+    node = local(version="1.14.1")
+    found = tuple(msgspec.structs.replace(node.gpus[0], index=n, bar1_bytes=bar1_mib << 20) for n in range(gpus))
+    values: dict[str, int] = made(changed(node, gpus=found), text).cufile.values["properties"]
+    return values
+
+
+def test_buffers_fit_bar1() -> None:
+    """128 MiB of bounce buffers in half of BAR1; registered memory in what is left of all BAR1s, 32 GiB at most."""
+    large = sized(131072)
+    assert large["max_device_pinned_mem_size_kb"] == 32 << 20
+    assert large.get("max_device_cache_size_kb", 131072) == 131072
+    small = sized(256, gpus=2)
+    assert small.get("max_device_cache_size_kb", 131072) == 131072  # exactly half
+    assert small["max_device_pinned_mem_size_kb"] == 2 * (256 - 128) << 10
+    tiny = sized(128)
+    assert tiny["max_device_cache_size_kb"] == 64 << 10
+    assert tiny["max_device_pinned_mem_size_kb"] == (128 - 64) << 10
+
+
+def test_pieces_fit_the_chunk() -> None:
+    def chunk(size: str) -> int:
+        return sized(131072, text=f"mounts: [{{target: /mnt/nvme}}]\nworkload: {{chunk_bytes: {size}}}")[
+            "max_direct_io_size_kb"
+        ]
+
+    assert chunk("48MiB") == 16384
+    assert chunk("6MiB") == 6144
+    assert chunk("6000001") == 5888  # 92 x 64 KiB hold 6,029,312 bytes
+    assert chunk("64KiB") == 1024
+    odd = made(local(), "mounts: [{target: /mnt/nvme}]\nworkload: {chunk_bytes: 5000}")
+    assert any("no multiple of 4 KiB" in note for note in odd.notes)
