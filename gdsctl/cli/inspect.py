@@ -20,5 +20,7 @@ def inspect(
         from gdsctl.render import terminal
 
         terminal.deliver(terminal.inspect_report(report, verbose=verbose), output, no_color=no_color)
+    elif format is Format.json:
+        documents.deliver(documents.json_pieces(report), output)
     else:
         documents.deliver(documents.ENCODERS[format.value](report), output)

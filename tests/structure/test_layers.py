@@ -15,7 +15,7 @@ _FACTS = {"data", "model"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "record": set(),
-    "data": set(),
+    "data": {"model"},
     "model": set(),
     "source": _FACTS,
     "parse": _FACTS,
