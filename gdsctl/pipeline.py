@@ -13,6 +13,7 @@ from gdsctl.source.base import Source
 
 if TYPE_CHECKING:  # planning loads the YAML reader, which no other command wants at its start
     from gdsctl.assess.lint_report import LintReport
+    from gdsctl.plan.demand import Demand
     from gdsctl.plan.documents import PlanReport, VerifyReport
     from gdsctl.plan.intent import Mode, Wanted
 
@@ -140,22 +141,30 @@ def plan(source: Source, wanted: Wanted, *, mode: Mode, kinds: list[str]) -> Pla
 
 
 def verify(
-    source: Source, wanted: Wanted, *, strict: bool, baseline: Source | None, waivers: tuple[str, str] | None
+    source: Source,
+    wanted: Wanted,
+    *,
+    demands: tuple[Demand, ...] = (),
+    strict: bool,
+    baseline: Source | None,
+    waivers: tuple[str, str] | None,
 ) -> VerifyReport:
     """The `verify` document."""
+    from gdsctl.assess.view import gpu_key
     from gdsctl.plan.documents import VerifyReport
     from gdsctl.plan.verify import verify as judge
 
     assessment = assess(collect(source))
     before = assess(collect(baseline)) if baseline is not None else None
-    gate = judge(assessment, wanted, strict=strict, baseline=before, waivers=waivers)
+    gate = judge(assessment, wanted, demands=demands, strict=strict, baseline=before, waivers=waivers)
     return VerifyReport(
         tool=tool(),
         source=assessment.node.source,
         verdict=gate.verdict,
         intent=gate.plan.intent,
-        intent_from=gate.plan.intent_from,
+        intent_from=gate.intent_from,
         mode=gate.plan.mode,
+        gpus={gpu_key(gpu): gpu.index for gpu in assessment.node.gpus},
         requirements=gate.requirements,
         routes=assessment.routes,
         drift=gate.drift,

@@ -82,7 +82,7 @@ def _gpus_lacking(context: Context) -> list[Judged]:
         status: Literal["unknown", "fail"] = "unknown" if gap is not None and not context.view.gpus else "fail"
         return [
             Judged(
-                requirement="gpu",
+                requirement=f"gpu:{name}",
                 gpu=name,
                 mount=None,
                 expect=None,
@@ -136,4 +136,6 @@ def fits(expect: Expect, route: Route | None) -> tuple[Literal["pass", "fail", "
     shown = f"{route.route}, staged by {route.dynamic_routing}" if staged else route.route
     if good:
         return "pass", f"wanted {expect}, gets {shown}"
+    if not direct:  # such a route's sentence starts with its own name
+        return "fail", f"wanted {expect}, gets {route.because}"
     return "fail", f"wanted {expect}, gets {shown}: {route.because}"

@@ -72,7 +72,7 @@ def test_output_dir(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     [
         (["--emit", "cufile.json", "--emit", "fstab"], 2, "--output-dir"),
         (["--emit", "all"], 2, "--output-dir"),
-        (["--emit", "pod"], 2, "not built yet"),
+        (["--emit", "pods"], 2, "did you mean pod"),
         (["--emit", "cufile"], 2, "did you mean"),
         (["--mode", "fast"], 2, "not one of auto"),
         (["--force"], 2, "--output-dir"),
