@@ -13,9 +13,10 @@ from gdsctl.errors import InputError, RefusedError, UsageError
 from gdsctl.model.node import Tool
 from gdsctl.source import bug_report as report_text
 from gdsctl.source.base import Output, decode
+from gdsctl.source.capture import Capture
 from gdsctl.source.snapshot import SNAPSHOT_SCHEMA, CommandEntry, Manifest, ManifestStatus
 from gdsctl.source.tree import read_file
-from gdsctl.source.writing import Capture, write_capture
+from gdsctl.source.writing import write_capture
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _REPORT_LIMIT = 64 * 1024 * 1024  # packed, it has a few MB

@@ -18,7 +18,7 @@ import msgspec
 from gdsctl.data.redaction import SecretFile, public_digits, secret_files
 from gdsctl.source.addresses import Mapping4, Mapping6, kept_bits
 from gdsctl.source.base import Output
-from gdsctl.source.writing import Capture
+from gdsctl.source.capture import Capture
 
 _PLACEHOLDERS = frozenset(
     [

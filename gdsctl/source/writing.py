@@ -19,25 +19,12 @@ from typing import IO, Any
 
 import msgspec
 
-from gdsctl import __version__
 from gdsctl.errors import RefusedError
-from gdsctl.model.node import Tool
-from gdsctl.record import Record
-from gdsctl.source.base import Output
+from gdsctl.source.capture import Capture, capture_of
 from gdsctl.source.record import Recorder
-from gdsctl.source.snapshot import SNAPSHOT_SCHEMA, Manifest, answer_file
+from gdsctl.source.snapshot import answer_file
 
 _SUFFIXES = (".tar", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
-
-
-class Capture(Record, frozen=True, kw_only=True):
-    """What a snapshot is to hold. `files` and `links` by canonical absolute path; a link's target is absolute too."""
-
-    manifest: Manifest
-    files: dict[str, bytes] = {}
-    links: dict[str, str] = {}
-    outputs: dict[str, Output] = {}
-    answers: dict[str, Any] = {}
 
 
 def write_snapshot(recorder: Recorder, out_path: str, *, redact: bool = False) -> None:
@@ -48,32 +35,6 @@ def write_snapshot(recorder: Recorder, out_path: str, *, redact: bool = False) -
 
         capture = redacted(capture)
     write_capture(capture, out_path)
-
-
-def capture_of(recorder: Recorder) -> Capture:
-    """What a Recorder heard, with its manifest. A capture of a capture keeps the first one's host and time."""
-    info = recorder.info
-    manifest = Manifest(
-        schema_version=SNAPSHOT_SCHEMA,
-        tool=Tool(name="gdsctl", version=__version__),
-        kind="assembled" if info.kind == "assembled" else "snapshot",
-        host=info.host,
-        captured_at=info.captured_at,
-        euid=info.euid,
-        note=info.note,
-        paths=dict(sorted(recorder.paths.items())),
-        details=dict(sorted(recorder.details.items())),
-        listings=dict(sorted(recorder.listings.items())),
-        commands=dict(sorted(recorder.commands.items())),
-        answers=dict(sorted(recorder.asked.items())),
-    )
-    return Capture(
-        manifest=manifest,
-        files=recorder.files,
-        links=recorder.links,
-        outputs=recorder.outputs,
-        answers=recorder.answers,
-    )
 
 
 def write_capture(capture: Capture, out_path: str) -> None:

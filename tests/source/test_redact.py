@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from gdsctl.model.node import SourceInfo, Tool
 from gdsctl.source.addresses import Mapping4
 from gdsctl.source.base import Output
+from gdsctl.source.capture import Capture, capture_of
 from gdsctl.source.opening import open_source
 from gdsctl.source.record import Recorder
 from gdsctl.source.redact import redacted
 from gdsctl.source.snapshot import CommandEntry, Manifest
-from gdsctl.source.writing import Capture, capture_of, write_capture
+from gdsctl.source.writing import write_capture
 
 NVME = "/sys/devices/pci0000:00/0000:01:00.0/nvme/nvme0"
 SECRETS = {

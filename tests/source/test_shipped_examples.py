@@ -10,9 +10,10 @@ import pytest
 from gdsctl.errors import UsageError
 from gdsctl.model.node import Tool
 from gdsctl.source import examples
+from gdsctl.source.capture import Capture
 from gdsctl.source.opening import open_source
 from gdsctl.source.snapshot import Manifest
-from gdsctl.source.writing import Capture, write_capture
+from gdsctl.source.writing import write_capture
 
 
 @pytest.fixture
