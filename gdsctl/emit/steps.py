@@ -23,6 +23,7 @@ def emit(plan: Plan) -> Artifact:
         if step.risk:
             lines.append(comment(f"   risk: {step.risk}"))
         lines += list(step.commands)
+        lines += [comment(f"   check: {command}") for command in step.check]
         lines += [comment(f"   undo: {command}") for command in step.undo]
     if plan.steps:
         lines += ["", comment("then look: gdsctl verify")]

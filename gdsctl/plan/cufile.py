@@ -358,6 +358,7 @@ def _routing(context: Context, mode: PlanMode) -> tuple[tuple[str, ...], str | N
     if not routed:
         return (), "; ".join(reasons) or None, _tables(context, userspace)
     order = tuple(policy for policy in routing.POLICIES if policy in best or policy == "SYS_MEM")
+    reasons.append(f"I/O of far GPUs is staged, tried in this order: {', '.join(order)}")
     return order, "; ".join(reasons), _tables(context, networked)
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from gdsctl.data import filesystems
+from gdsctl.data.mount_advice import advice
 from gdsctl.model.devices import Backing, Mount, Nic
 from gdsctl.model.shell import fstab_field
 from gdsctl.parse import nfs_options
@@ -156,6 +157,9 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
         wanted[name] = value
     wanted.update(_pinned(wish))
     options = tuple(_written(name, value) for name, value in wanted.items()) or ("defaults",)
+    row_of_kind = advice(backing.kind)
+    if row_of_kind is not None:
+        notes += (f"{wish.target}: {row_of_kind.advice} (look: {row_of_kind.check})",)
     return MountPlan(
         target=wish.target,
         source=wish.source,

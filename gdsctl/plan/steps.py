@@ -262,7 +262,6 @@ def _mounts(wishes: tuple[MountPlan, ...]) -> list[Step]:
         options = quoted(",".join(plan.options))
         fresh = f"mount -t {plan.fstype} -o {options} -- {quoted(plan.source)} {target}"
         check = ("findmnt --verify", f"findmnt -no OPTIONS --mountpoint {target}")
-        restore = f"mv {_FSTAB}{_BACKUP} {_FSTAB}"
         if plan.change == "remount":
             added = quoted(f"remount,{','.join(plan.added)}")
             step = Step(
@@ -270,7 +269,7 @@ def _mounts(wishes: tuple[MountPlan, ...]) -> list[Step]:
                 what=f"Mount {target} with {','.join(plan.added)}, in its line of {_FSTAB} too",
                 commands=(_into_fstab(plan), f"mount -o {added} -- {target}"),
                 risk="a file system in use may refuse the remount: unmount and mount it then",
-                undo=(restore, f"mount -o remount -- {target}"),
+                undo=(_out_of_fstab(plan), f"mount -o remount -- {target}"),
                 check=check,
             )
         elif plan.change == "again":
@@ -279,7 +278,7 @@ def _mounts(wishes: tuple[MountPlan, ...]) -> list[Step]:
                 what=f"Mount {target} again with {','.join(plan.added)}, in its line of {_FSTAB} too",
                 commands=(_into_fstab(plan), f"umount -- {target}", fresh),
                 risk="processes with open files there keep the unmount from working",
-                undo=(restore, f"umount -- {target}", f"mount {target}"),
+                undo=(_out_of_fstab(plan), f"umount -- {target}", f"mount {target}"),
                 check=check,
             )
         elif plan.change == "new":
@@ -288,12 +287,11 @@ def _mounts(wishes: tuple[MountPlan, ...]) -> list[Step]:
                 order=0,
                 what=f"Mount {target}, and add its line to {_FSTAB} where there is none",
                 commands=(
-                    f"cp -a {_FSTAB} {_FSTAB}{_BACKUP}",
                     f"findmnt --fstab --mountpoint {target} || {line}",
                     f"mkdir -p -- {target}",
                     fresh,
                 ),
-                undo=(f"umount -- {target}", restore),
+                undo=(f"umount -- {target}", _line_out_of_fstab(plan)),
                 check=check,
             )
         else:
@@ -307,10 +305,29 @@ def _into_fstab(plan: MountPlan) -> str:
 
     Source, other options, dump and pass stay as the operator wrote them. A mount without a line is left alone.
     """
-    added = ",".join(map(fstab_field, plan.added)).replace("\\", "\\\\").replace("&", "\\&")
-    target = sed_literal(fstab_field(plan.target))
-    script = rf'\"^[^#[:space:]]\S*\s+{target}\s"s"\S+"&,{added}"4'
-    return f"sed -i{_BACKUP} -E {quoted(script)} {_FSTAB}"
+    added = _added(plan).replace("\\", "\\\\").replace("&", "\\&")
+    script = rf'{_own_line(plan)}s"\S+"&,{added}"4'
+    return f"sed -i -E {quoted(script)} {_FSTAB}"
+
+
+def _out_of_fstab(plan: MountPlan) -> str:
+    """The reverse of `_into_fstab`, whatever else has changed in the file since."""
+    script = rf'{_own_line(plan)}s",{sed_literal(_added(plan))}(\s|$)"\1"'
+    return f"sed -i -E {quoted(script)} {_FSTAB}"
+
+
+def _line_out_of_fstab(plan: MountPlan) -> str:
+    script = rf'\"^{sed_literal(fstab_line(plan))}$"d'
+    return f"sed -i -E {quoted(script)} {_FSTAB}"
+
+
+def _own_line(plan: MountPlan) -> str:
+    """The address, for sed, of the line whose second field is the mount's."""
+    return rf'\"^[^#[:space:]]\S*\s+{sed_literal(fstab_field(plan.target))}\s"'
+
+
+def _added(plan: MountPlan) -> str:
+    return ",".join(map(fstab_field, plan.added))
 
 
 def _matters(difference: Difference) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from gdsctl import emit
 from gdsctl.assess.assessment import assess
 from gdsctl.data.distributions import distribution, distributions
+from gdsctl.data.mount_advice import advice
 from gdsctl.data.nvfs_hooks import hooks
 from gdsctl.data.patched_modules import bringing, packages
 from gdsctl.model.node import Node
@@ -50,7 +52,8 @@ def step(found: Plan, words: str) -> Step:
 def test_an_option_is_put_into_its_own_line_of_fstab(target: str, tmp_path: Path) -> None:
     """Source, other options, dump and pass stay; so do comments, other lines, and lines that only mention the name."""
     found = made(local(fstype="ext4", target=target))
-    command = step(found, "data=ordered").commands[0]
+    doing = step(found, "data=ordered")
+    command, undo = doing.commands[0], doing.undo[0]
     tab = tmp_path / "fstab"
     written = emit.EMITTERS["fstab"].emit(found).content.split("\n")[1].split()[1]
     before = FSTAB.format(target=written)
@@ -61,7 +64,22 @@ def test_an_option_is_put_into_its_own_line_of_fstab(target: str, tmp_path: Path
     old[1][3] += ",data=ordered"
     assert new == old
     assert tab.read_text().startswith("# /dev/nvme0n1 /mnt/nvme ext4 defaults 0 0\n")
-    assert (tmp_path / "fstab.before-gdsctl").read_text() == before
+    subprocess.run(["sh", "-c", undo.replace("/etc/fstab", str(tab))], check=True)
+    assert entries(tab.read_text()) == entries(before)
+
+
+@pytest.mark.skipif(not shutil.which("sed"), reason="no sed here")
+@pytest.mark.parametrize("target", ["/mnt/new", "/mnt/a b\\'c [x]"])
+def test_a_line_is_added_and_taken_out_again(target: str, tmp_path: Path) -> None:
+    text = f"mounts: [{{target: {json.dumps(target)}, type: lustre, source: '10.0.0.1@o2ib:/fs'}}]"
+    doing = step(made(local(), text), "add its line")
+    tab = tmp_path / "fstab"
+    tab.write_text("/dev/sda1 / ext4 defaults 0 1\n")
+    append = doing.commands[0].partition(" || ")[2]
+    subprocess.run(["sh", "-c", append.replace("/etc/fstab", str(tab))], check=True)
+    assert entries(tab.read_text())[1] == ["10.0.0.1@o2ib:/fs", target, "lustre", "defaults,_netdev", "0", "0"]
+    subprocess.run(["sh", "-c", doing.undo[1].replace("/etc/fstab", str(tab))], check=True)
+    assert tab.read_text() == "/dev/sda1 / ext4 defaults 0 1\n"
 
 
 @pytest.mark.skipif(not shutil.which("findmnt"), reason="no findmnt here")
@@ -149,3 +167,12 @@ def test_what_stands_against_a_mode_is_told() -> None:
     assert any(n.startswith("against p2pdma for /mnt/raid: md RAID0 needs Linux 7.1") for n in notes)
     assert any(n.startswith("against nvidia-fs") and "DOCA-OFED" in n for n in notes)
     assert not any(n.startswith("against") for n in made(example("hgx-h100-vast").node).notes)
+
+
+def test_a_mount_to_come_brings_its_advice() -> None:
+    notes = made(local(), "mounts: [{target: /l, type: lustre, source: '10.0.0.1@o2ib:/fs'}]").notes
+    assert any(n.startswith("/l: one LNet network") and "lnetctl net show" in n for n in notes)
+    kinds = ("lustre", "wekafs", "gpfs", "beegfs", "nfs", "nvme-of", "md")
+    rows = [advice(kind) for kind in kinds]
+    assert all(row is not None and row.source for row in rows)
+    assert advice("tmpfs") is None
