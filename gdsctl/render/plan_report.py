@@ -1,4 +1,4 @@
-"""Reports of `plan`, `verify` and `lint` for people."""
+"""Reports of `plan` and `lint` for people."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gdsctl.assess.cufile_merge import Problem
 from gdsctl.assess.lint_report import LintReport
 from gdsctl.model.judgement import Route
 from gdsctl.model.node import SourceInfo
-from gdsctl.plan.documents import PlanReport, Requirement, VerifyReport
+from gdsctl.plan.documents import PlanReport
 from gdsctl.render.safe_text import safe
 
-_STATUS = {"pass": "green", "fail": "bold red", "unknown": "magenta", "waived": "yellow"}
+_STATUS = {"fail": "bold red", "unknown": "magenta"}
 _SEVERITY = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 
 
@@ -26,33 +26,11 @@ def plan_report(report: PlanReport, *, verbose: bool = False) -> RenderableType:
         *_head("plan", report.source),
         _line("mode", f"{report.mode}: {report.mode_reason}"),
         _line("intent", report.intent_from),
-        *_section("Steps", _steps(report)),
+        *_section("Steps", _steps(report, verbose=verbose)),
         *_section("Artifacts", _artifacts(report, verbose=verbose)),
         *_section("Worth knowing", [Text(f"- {safe(note)}") for note in report.notes]),
         *_section("Paths, now and with the plan carried out", [_routes(report)]),
         *_section("Unmet", _unmet(report)),
-    ]
-    return Group(*parts)
-
-
-def verify_report(report: VerifyReport, *, verbose: bool = False) -> RenderableType:
-    """The requirements, those that hold told by number unless verbose, and last the verdict."""
-    shown = [r for r in report.requirements if verbose or r.status != "pass"]
-    held = sum(r.status == "pass" for r in report.requirements)
-    told = [
-        Text(f"- {entry.kind} {safe(entry.key)}: is {safe(repr(entry.installed))}, planned {safe(repr(entry.planned))}")
-        for entry in report.drift
-        if not entry.required
-    ]
-    hint = [] if verbose else [Text("(values that only spell out a default: they fail with --strict)", style="dim")]
-    parts: list[RenderableType] = [
-        *_head("verify", report.source),
-        _line("intent", report.intent_from),
-        _line("mode", report.mode),
-        *_section("Requirements", [_requirements(shown), Text(f"{held} of {len(report.requirements)} hold")]),
-        *_section("Not as planned, but no route hangs on it", told + hint if told else []),
-        Text(""),
-        Text(report.verdict.upper(), style=_STATUS[report.verdict]),
     ]
     return Group(*parts)
 
@@ -99,7 +77,7 @@ def _section(title: str, body: Sequence[RenderableType]) -> list[RenderableType]
     return [Text(""), Text(title, style="bold underline"), *body] if body else []
 
 
-def _steps(report: PlanReport) -> list[RenderableType]:
+def _steps(report: PlanReport, *, verbose: bool) -> list[RenderableType]:
     if not report.steps:
         if report.unmet:
             return [Text("none that would change a path: see what is unmet")]
@@ -111,16 +89,20 @@ def _steps(report: PlanReport) -> list[RenderableType]:
             head.append("  (reboot)", style="yellow")
         lines.append(head)
         lines += [Padding(Text(f"# {safe(command)}"), (0, 0, 0, 4)) for command in step.commands]
-        if step.risk:
-            lines.append(Padding(Text(f"risk: {safe(step.risk)}", style="dim"), (0, 0, 0, 4)))
+        for name, text in (("check", "; ".join(step.check)), ("risk", step.risk), ("undo", "; ".join(step.undo))):
+            if text and (verbose or name != "undo"):
+                lines.append(Padding(Text(f"{name}: {safe(text)}", style="dim"), (0, 0, 0, 4)))
     return lines
 
 
 def _artifacts(report: PlanReport, *, verbose: bool) -> list[RenderableType]:
+    if not verbose:
+        kinds = ", ".join(report.artifacts)
+        return [Text(f"{kinds}  (--emit KIND prints one, --output-dir DIR writes them)")] if kinds else []
     lines: list[RenderableType] = []
     for kind, artifact in report.artifacts.items():
-        lines.append(Text(f"{kind}: {safe(artifact.path)}  (gdsctl plan --emit {kind})"))
-        if verbose:
+        lines.append(Text(f"{kind}: {safe(artifact.path)}"))
+        if artifact.reasons:
             lines += [
                 Padding(Text(f"{safe(where)}: {safe(why)}", style="dim"), (0, 0, 0, 4))
                 for where, why in artifact.reasons.items()
@@ -162,23 +144,6 @@ def _unmet(report: PlanReport) -> list[RenderableType]:
         if unmet.settle_with:
             lines.append(Padding(Text(f"settle with: {safe(unmet.settle_with)}"), (0, 0, 0, 4)))
     return lines
-
-
-def _requirements(requirements: Sequence[Requirement]) -> RenderableType:
-    """Subjects that fare alike share a row."""
-    if not requirements:
-        return Text("all hold", style="green")
-    groups: dict[tuple[str, str, str, str], list[str]] = {}
-    for requirement in requirements:
-        settle = f"; settle with: {requirement.settle_with}" if requirement.settle_with else ""
-        key = (requirement.status, requirement.id, requirement.evidence, settle)
-        groups.setdefault(key, []).append(requirement.subject)
-    table = _table("status", "requirement", "subject", "evidence")
-    for (status, name, evidence, settle), subjects in groups.items():
-        shown = subjects[0] + (f" and {len(subjects) - 1} more" if len(subjects) > 1 else "")
-        cells = (safe(name), safe(shown), safe(f"{evidence}{settle}"))
-        table.add_row(Text(status, style=_STATUS[status]), *map(Text, cells))
-    return table
 
 
 def _table(*columns: str) -> Table:
