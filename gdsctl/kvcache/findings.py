@@ -81,14 +81,15 @@ def _at(draft: Draft, line: int) -> Place:
 
 
 def _dram_staged(app: App) -> Iterator[Finding]:
-    """An error where the configuration names GDS, a remark where it never claimed to."""
+    """An error where the configuration names GDS, a remark on NIXL with a backend that plainly is none."""
     for draft in app.drafts:
         staged = [edge for edge in draft.stack.edges if edge.staged_in == "dram" and edge.gds_helps == "no"]
         helped = any(edge.gds_helps in ("yes", "half") for edge in draft.stack.edges)
-        if not staged:
+        nixl = any("NIXL" in edge.api for edge in staged)
+        if not (staged and (nixl or draft.claims_gds)):
             continue
         first = staged[0]
-        claims = tuple(word for word in draft.claims_gds if word.line != draft.gds_l1_line)
+        claims = draft.claims_gds
         claimed = bool(claims) and (not helped or draft.gds_l1_line is not None)
         line = (
             claims[0].line

@@ -195,14 +195,12 @@ def _lmcache_server(launch: Launch) -> Draft | None:
             size = None if size is None or amount is None else size + amount
             if kind == "GDS":
                 gds_line = word.line
-                steps.claims.append(word)
             dram = dram or kind != "GDS"
             _l1(steps, kind, manager or {}, amount, word.line)
     elif path is not None:
         backend = _first(options, "--gds-l1-backend")
         manager = {"path": path.text, "backend": backend.text if backend else "auto"}
         gds_line = path.line
-        steps.claims.append(path)
         _l1(steps, "GDS", manager, size, path.line)
     else:
         dram = True

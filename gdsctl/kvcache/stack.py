@@ -82,7 +82,7 @@ class Draft(Record, frozen=True, kw_only=True):
     """A stack and the facts behind it. Sizes in GiB; None: not said, or said with a variable that nothing sets.
 
     `listens`: port of an LMCache server; `asks`: LMCache servers that a connector is told of;
-    `claims_gds`: words of a configuration that name GDS; `old`: deprecated names, with their kind.
+    `claims_gds`: words that name GDS, other than a GDS L1; `old`: deprecated names, with their kind.
     """
 
     stack: Stack

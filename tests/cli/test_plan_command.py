@@ -239,3 +239,20 @@ def test_lint_sarif_has_regions(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_lint_usage(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lint", *arguments]) == code
     assert capsys.readouterr().err.startswith("gdsctl: ")
+
+
+def test_lint_of_a_node_looks_at_its_paths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log folder that is not there stops every cuFile process: seen only where the node itself can be asked."""
+    for folder in ("etc", "sys", "proc", "var/log"):
+        (tmp_path / folder).mkdir(parents=True)
+    config = tmp_path / "etc" / "cufile.json"
+    config.write_text('{"logging": {"dir": "/var/log/cufile"}}')
+    assert run(["lint", "-S", str(tmp_path), "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)["problems"]
+    assert [(p["id"], p["fatal"]) for p in found if p["fatal"]] == [("cufile.missing-path", True)]
+    (tmp_path / "var/log/cufile").mkdir()
+    run(["lint", "-S", str(tmp_path), "--format", "json"])
+    assert not any(p["fatal"] for p in json.loads(capsys.readouterr().out)["problems"])
+    config.write_text('{"logging": {"dir": "/data/log"}}')  # /data was not captured: nothing is claimed
+    run(["lint", "-S", str(tmp_path), "--format", "json"])
+    assert not any(p["fatal"] for p in json.loads(capsys.readouterr().out)["problems"])

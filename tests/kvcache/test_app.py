@@ -218,6 +218,9 @@ def test_dram_staged() -> None:
     quiet = app(nixl("nixl_store_dynamic", "POSIX"))
     assert (ids(quiet, "info"), quiet.verdict) == (["app.dram-staged"], "pass")
     assert ids(app(GDS_L1)) == []
+    assert (
+        ids(app(l2('{"type":"fs_native","base_path":"/x"}'))) == []
+    )  # host memory and files, and nothing else claimed
 
 
 def test_gds_l1_with_an_l2() -> None:

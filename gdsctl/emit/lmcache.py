@@ -1,0 +1,110 @@
+"""How to start `lmcache server` on this node: a GDS L1 where the path goes direct, a DRAM L1 above plain files elsewhere."""
+
+from __future__ import annotations
+
+import json
+
+from gdsctl.emit.comment import comment
+from gdsctl.model.shell import quoted
+from gdsctl.plan.desired import Plan
+from gdsctl.plan.documents import Artifact
+from gdsctl.record import Record
+
+PORT = 5555  # lmcache server's own default, and that of LMCacheMPConnector
+_SIZE_GIB = 64
+_DIRECT = ("nvidia-fs", "p2pdma", "c2c", "rdma")
+# LMCache lmcache/v1/gpu_connector/gds_context.py@16f17958: a chunk's buffer is registered in one piece.
+_MOST_REGISTERED_BYTES = 16 << 20
+_CHUNK_TOKENS = 256
+
+
+class Start(Record, frozen=True, kw_only=True):
+    """`words`: the command line; `path`: where the tier lies, on the mount `target`; `direct`: is it a GDS L1."""
+
+    words: tuple[str, ...]
+    path: str
+    target: str
+    direct: bool
+    reasons: tuple[str, ...]
+
+
+def start(plan: Plan) -> Start | None:
+    """The first intended mount that goes direct for all GPUs, or else the first; None without any mount."""
+    targets = [wish.target for wish in plan.intent.mounts or ()]
+    if not targets:
+        return None
+    straight = [target for target in targets if _goes_direct(plan, target)]
+    target = (straight or targets)[0]
+    path = f"{target.rstrip('/')}/lmcache"
+    chunk, why_chunk = _chunk_tokens(plan)
+    words = ["lmcache", "server", "--port", str(PORT), "--eviction-policy", "LRU", "--chunk-size"]
+    size = f"{_SIZE_GIB} GiB to begin with: gdsctl size tells how many sessions that holds"
+    if straight:
+        manager = {
+            "type": "GDS",
+            "tag": "gds",
+            "size_gb": _SIZE_GIB,
+            "path": path,
+            "backend": "cufile",
+            "direct_io": True,
+        }
+        words += [str(chunk), "--l1-manager", json.dumps(manager)]
+        reasons = (
+            f"{target} goes direct for every GPU: the L1 is a GDS slab, bytes go GPU <-> file",
+            "the slab is emptied at each start, and takes no L2 adapter",
+            *why_chunk,
+        )
+    else:
+        adapter = {"type": "fs_native", "base_path": path, "use_odirect": True, "max_capacity_gb": 4 * _SIZE_GIB}
+        words += [str(_CHUNK_TOKENS), "--l1-size-gb", str(_SIZE_GIB), "--l2-adapter", json.dumps(adapter)]
+        reasons = (
+            f"{target} does not go direct for every GPU: a GDS L1 would go through host memory anyway",
+            "a DRAM L1 with files below it: bytes go GPU <-> host memory <-> file, and GPUDirect Storage has no part in it",
+        )
+    return Start(words=tuple(words), path=path, target=target, direct=bool(straight), reasons=(*reasons, size))
+
+
+def _goes_direct(plan: Plan, target: str) -> bool:
+    routes = [route.route for route in plan.routes_after if route.mount == target]
+    return bool(routes) and all(route in _DIRECT for route in routes)
+
+
+def _chunk_tokens(plan: Plan) -> tuple[int, tuple[str, ...]]:
+    """Tokens of a chunk that can be registered, where the intent says how large one of 256 tokens is."""
+    workload = plan.intent.workload
+    if workload is None or workload.chunk_bytes is None or workload.chunk_bytes <= _MOST_REGISTERED_BYTES:
+        return _CHUNK_TOKENS, ()
+    fitting = _CHUNK_TOKENS * _MOST_REGISTERED_BYTES // workload.chunk_bytes
+    tokens = 1 << max(4, fitting.bit_length() - 1)
+    said = (
+        f"at {_CHUNK_TOKENS} they are {workload.chunk_bytes} bytes, more than the 16 MiB that are registered at a time"
+    )
+    return tokens, (f"chunks of {tokens} tokens: {said}",)
+
+
+def applies(plan: Plan) -> bool:
+    return plan.intent.workload is not None and start(plan) is not None
+
+
+def emit(plan: Plan) -> Artifact:
+    """A script; the engine's option stands above it as a comment."""
+    found = start(plan)
+    if found is None:
+        return Artifact(path="lmcache.sh", content=comment("no mount to keep a cache on") + "\n")
+    connector = {
+        "kv_connector": "LMCacheMPConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {"lmcache.mp.host": "127.0.0.1", "lmcache.mp.port": PORT},
+    }
+    lines = ["#!/bin/bash", *map(comment, found.reasons)]
+    lines += [
+        comment(
+            "the options are LMCache's at multi_l1.rst@3ae3e921: lmcache server --help tells whether yours has them"
+        ),
+        comment(f"the engine: vllm serve MODEL --kv-transfer-config {quoted(json.dumps(connector))}"),
+        "set -e",
+        f"mkdir -p -- {quoted(found.path)}",
+        "exec " + " ".join(quoted(word) for word in found.words),
+    ]
+    reasons = {str(lines.index(lines[-1]) + 1): found.reasons[0]}
+    return Artifact(path="lmcache.sh", content="\n".join(lines) + "\n", reasons=reasons)
