@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdsctl import __version__
@@ -9,14 +11,18 @@ from gdsctl.assess.assessment import Assessment, assess
 from gdsctl.collect.node import collect
 from gdsctl.model.node import Node, Report, Tool
 from gdsctl.model.unknown import Gap, Unknown
-from gdsctl.source.base import Source
+from gdsctl.source.base import Missing, Source
 
 if TYPE_CHECKING:  # planning loads the YAML reader, which no other command wants at its start
+    from gdsctl.assess.cufile_lint import PathKind
     from gdsctl.assess.lint_report import LintReport
+    from gdsctl.diff.compare import DiffReport
+    from gdsctl.diff.state import State
     from gdsctl.plan.demand import Demand
     from gdsctl.plan.documents import PlanReport, VerifyReport
     from gdsctl.plan.intent import Mode, Wanted
 
+_WORTH_PROCESSES = 8  # starting them costs about as much as two snapshots
 _KEYED = {
     "pci/devices": "address",
     "gpus": "address",
@@ -172,6 +178,28 @@ def verify(
     )
 
 
+def diff(specs: Sequence[str]) -> DiffReport:
+    """The `diff` document. One snapshot at a time in each of as many processes as there are CPUs for us."""
+    from gdsctl.diff.compare import compare
+
+    if len(specs) < _WORTH_PROCESSES:
+        return compare(zip(specs, map(_state, specs), strict=True), tool())
+    import multiprocessing
+    import os
+
+    workers = len(os.sched_getaffinity(0))
+    # A snapshot's memory goes back to the system with its process.
+    with multiprocessing.get_context("fork").Pool(workers, maxtasksperchild=64) as pool:
+        return compare(zip(specs, pool.imap(_state, specs, chunksize=4), strict=True), tool())
+
+
+def _state(spec: str) -> State:
+    from gdsctl.diff.state import state
+    from gdsctl.source.opening import open_source
+
+    return state(assess(collect(open_source(spec))))
+
+
 def lint(source: Source, version: str | None) -> LintReport:
     """The two files that the node's library would merge, and its environment, as the `lint` document."""
     from gdsctl.assess.config import Config
@@ -182,7 +210,7 @@ def lint(source: Source, version: str | None) -> LintReport:
     config = node.gds.cufile_config
     layers = [(path, text) for path, text in config.texts.items()]
     asked = version or Config.of(node).version
-    problems = judge(layers, version=asked, env=config.env, node=node)
+    problems = judge(layers, version=asked, env=config.env, node=node, kind_of=functools.partial(_kind, source))
     gap = node.gap("gds", "cufile_config/files") if config.files is None else None
     return LintReport(
         tool=tool(),
@@ -192,6 +220,21 @@ def lint(source: Source, version: str | None) -> LintReport:
         denied=gap is not None and gap.reason == "denied",
         problems=problems,
     )
+
+
+def _kind(source: Source, path: str) -> PathKind | None:
+    """What a path is on the machine behind a source; None where that is not known."""
+    if not path.startswith("/") or "\0" in path:
+        return None
+    stands = source.exists(path)
+    if stands is False:
+        return "absent"
+    if stands is not True:
+        return None
+    names = source.names(path)
+    if not isinstance(names, Missing):
+        return "directory"
+    return "other" if names.status in ("error", "absent") else None
 
 
 def lint_text(path: str, text: str, version: str | None) -> LintReport:

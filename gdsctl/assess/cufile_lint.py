@@ -99,6 +99,7 @@ def _problems(
         yield from _addresses(layer, release, node)
     if len(whole) == len(parsed):
         yield from _in_the_end(whole, values, release, env, node)
+        yield from _static_files(whole, values, kind_of)
     yield from _environment(env, release, node, [layer.path for layer in parsed], kind_of)
 
 
@@ -550,6 +551,31 @@ def _in_the_end(
                 message=f"a {kind} file system is mounted, but no RDMA address is named: its I/O does not go direct",
                 remedy=f"Name this node's RDMA addresses in properties.{_ADDRESSES}.",
             )
+
+
+def _static_files(
+    layers: Sequence[Layer], values: Mapping[str, Any], kind_of: Callable[[str], PathKind | None] | None
+) -> Iterator[Problem]:
+    """Files that take the place of a look at the machine; without them the library looks, after an ERROR line."""
+    for name, mode in (("routing", "sysfs"), ("config", "config")):
+        if get(values, f"miscellaneous.enable_static_{name}") is not True:
+            continue
+        path = get(values, f"miscellaneous.static_{name}_filepath") or "none"
+        there = kind_of(path) if kind_of and path != "none" else None
+        if path != "none" and there in (None, "other"):
+            continue
+        key = f"enable_static_{name}"
+        layer = next(la for la in reversed(layers) if get(la.root, f"miscellaneous.{key}") is not None)
+        yield _at(
+            layer,
+            f"/miscellaneous/{key}",
+            id="cufile.missing-path",
+            severity="warning",
+            message=f"miscellaneous.{key} is on, but "
+            + ("no file is named" if path == "none" else f"{path!r} is no file")
+            + "; libcufile looks at the machine instead",
+            remedy=f"Write it on this node: gdscheck -e {mode} -o FILE, and name it in miscellaneous.static_{name}_filepath.",
+        )
 
 
 def _named_twice(layers: Sequence[Layer], values: Mapping[str, Any], node: Node | None) -> Iterator[Problem]:

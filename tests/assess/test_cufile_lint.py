@@ -77,6 +77,7 @@ WRONG: list[tuple[str, bool, Any, str]] = [
     ("cufile.dead-key", False, {"blacklist": {"drivers": ["nvme"]}}, "1.11"),
     ("cufile.dead-key", False, {"profile": {"nvtx": True}}, "1.16"),
     ("cufile.dead-key", False, {"profile": {"io_batchsize": 1}}, "1.20"),
+    ("cufile.missing-path", False, {"miscellaneous": {"enable_static_routing": True}}, "1.20"),
     ("cufile.log-name", False, {"logging": {"dir": "/tmp"}}, "1.20"),
     (
         "cufile.address-lists",
@@ -226,6 +227,17 @@ def test_paths_where_they_can_be_looked_at() -> None:
         found = problems({"logging": {"dir": path}}, kind_of=kinds.get)
         assert [p.id for p in found if p.fatal] == expected
     assert problems({"denylist": {"mounts": ["/file"]}}, kind_of=kinds.get) == []
+
+
+def test_static_files() -> None:
+    """Asked: libcufile 1.20 logs an ERROR for a missing file and falls back; it opens all the same."""
+    on = {"miscellaneous": {"enable_static_routing": True, "static_routing_filepath": "/etc/topology.json"}}
+    assert problems(on) == []
+    assert problems(on, kind_of=lambda _: "other") == []
+    (found,) = problems(on, kind_of=lambda _: "absent")
+    assert (found.id, found.fatal) == ("cufile.missing-path", False)
+    assert "gdscheck -e sysfs" in found.remedy
+    assert problems(on, "1.16")[0].id == "cufile.key-newer-than-library"
 
 
 def test_userspace_rdma_without_addresses() -> None:
