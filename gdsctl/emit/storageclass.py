@@ -15,7 +15,21 @@ from gdsctl.plan.mounts import MountPlan
 
 # Per node, set by the driver itself, or the kubelet's business.
 _LEFT_OUT = frozenset(
-    {"localports", "rw", "ro", "relatime", "defaults", "_netdev", "rsize", "wsize", "timeo", "retrans", "sec", "hard"}
+    {
+        "localports",
+        "rw",
+        "ro",
+        "relatime",
+        "defaults",
+        "_netdev",
+        "rsize",
+        "wsize",
+        "timeo",
+        "retrans",
+        "sec",
+        "hard",
+        "namlen",
+    }
 )
 
 

@@ -60,6 +60,9 @@ def judge(
         drafts += own
     if not drafts:
         raise InputError("a model's config.json alone; name what serves it too", path=files[0][0])
+    drafts.sort(
+        key=lambda draft: draft.box is not None
+    )  # of two readings of one line, the one within its container counts
     unique = tuple({(draft.stack.software, str(draft.stack.source)): draft for draft in drafts}.values())
     if model is None and found.models:
         place, text = found.models[0]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from gdsctl.errors import InputError
 from gdsctl.kvcache.launch import Container, Found, Launch, Place, Service, Volume, Word
-from gdsctl.kvcache.read_shell import started, volume
-from gdsctl.kvcache.yaml_documents import Item
+from gdsctl.kvcache.read_shell import read_shell, started, volume
+from gdsctl.kvcache.yaml_documents import Item, documents
 
 # Where a pod's template lies in each kind that makes pods (Kubernetes API reference).
 _PODS: tuple[tuple[str, ...], ...] = (
@@ -154,10 +155,47 @@ def _container(
     env.update(_env(container.list("env"), maps))
     box = _box(container, spec, pod, place)
     words = [*_words(container.get("command"), env), *_words(container.get("args"), env)]
+    files = _files(container, spec, maps)
+    config = files.get(env["LMCACHE_CONFIG_FILE"].text) if "LMCACHE_CONFIG_FILE" in env else None
+    found = _config_file(config, place, box) if config is not None else Found()
     if not words:
-        return Found(launches=(Launch(place=place.at(container.line), env=env, container=box),)) if env else Found()
-    launches, _ = started(words, place, env, box)
-    return Found(launches=launches)
+        return (
+            found + Found(launches=(Launch(place=place.at(container.line), env=env, container=box),)) if env else found
+        )
+    script = next((files[word.text] for word in words[:3] if word.text in files), None)
+    if script is not None:
+        launches, _ = read_shell(script.text, place.at(script.line), env, box)
+    else:
+        launches, _ = started(words, place, env, box)
+    return found + Found(launches=launches)
+
+
+def _files(container: Item, spec: Item, maps: Maps) -> dict[str, Word]:
+    """Path in the container -> text, for ConfigMaps of the same file that are mounted as files."""
+    names = {entry.word("name"): entry.word("configMap", "name") for entry in spec.list("volumes")}
+    found: dict[str, Word] = {}
+    for mount in container.list("volumeMounts"):
+        path = mount.word("mountPath")
+        values = maps.get(names.get(mount.word("name")) or "", {})
+        below = mount.word("subPath")
+        if path is not None and below is not None and below in values:
+            found[path] = values[below]
+        elif path is not None and below is None:
+            found |= {f"{path.rstrip('/')}/{name}": word for name, word in values.items()}
+    return found
+
+
+def _config_file(word: Word, place: Place, box: Container) -> Found:
+    """The LMCache YAML that LMCACHE_CONFIG_FILE names."""
+    try:
+        items = documents("\n" * (word.line - 1) + word.text)
+    except InputError:  # a template, perhaps: no fault of the manifest
+        return Found()
+    config = lmcache_config(items[0]) if items else {}
+    if not config:
+        return Found()
+    first = min(value.line for value in config.values())
+    return Found(launches=(Launch(place=place.at(first), config=config, container=box),))
 
 
 def _words(item: Item | None, env: Mapping[str, Word]) -> list[Word]:
@@ -256,8 +294,6 @@ def _compose_words(item: Item | None) -> list[Word]:
     if item is None:
         return []
     if item.text is not None:
-        from gdsctl.kvcache.read_shell import read_shell
-
         launches, _ = read_shell(item.text, Place(file="", line=item.text_line))
         return [word for launch in launches for word in launch.words]
     return [Word(text=entry.text, line=entry.text_line) for entry in item.items() if entry.text is not None]

@@ -205,6 +205,7 @@ def test_the_published_manifest(fixtures: Path, capsys: pytest.CaptureFixture[st
         ("app.dram-staged", "error"),
         ("app.deprecated-backend", "info"),
     ]
+    assert (server["version"], server["container"]) == ("0.4.7", "kv-server/server")
     lines = Path(path).read_text().splitlines()
     file, line = found["findings"][0]["subject"].rsplit(":", 1)
     assert file == path
@@ -300,6 +301,29 @@ def test_versions_come_from_the_image() -> None:
     text = "services:\n  a:\n    image: reg:5000/lmcache/standalone:v0.4.7@sha256:0\n    command: lmcache server --l1-size-gb 1\n"
     assert app(text).stacks[0].version == "0.4.7"
     assert app(text.replace("v0.4.7", "latest")).stacks[0].version is None
+
+
+def test_a_config_file_out_of_a_config_map() -> None:
+    text = """\
+kind: ConfigMap
+metadata: {name: c}
+data:
+  lmcache.yaml: |
+    local_cpu: false
+    gds_path: /kv
+---
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+    - name: e
+      command: [vllm, serve, m]
+      env: [{name: LMCACHE_CONFIG_FILE, value: /etc/l/lmcache.yaml}]
+      volumeMounts: [{name: c, mountPath: /etc/l}]
+  volumes: [{name: c, configMap: {name: c}}]
+"""
+    (stack,) = app(text).stacks
+    assert (stack.software, stack.container, stack.source.line) == ("LMCache in-process", "p/e", 5)
 
 
 def test_broken_option_is_told_with_its_line() -> None:
