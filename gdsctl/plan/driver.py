@@ -14,6 +14,7 @@ from gdsctl.plan.mounts import MountPlan
 from gdsctl.record import Record
 
 MODPROBE = "/etc/modprobe.d/gdsctl.conf"
+_CMDLINE = "/proc/cmdline"  # stands for words nvidia.NAME=VALUE among the files of modprobe.d
 _ACS_RISK = (
     "ends the isolation of devices handed to virtual machines; clearing ACS on every bridge has taken drives down, so "
     "clear only these ports, one at a time"
@@ -109,7 +110,12 @@ def _registry(
     ]
     runs = satisfied[0] if running is not None else False
     to_write = not satisfied[1] if coming is not None else not runs
-    files = tuple(sorted(set((driver.modprobe_files or {}).values()) - {MODPROBE}))
+    files = tuple(sorted(set((driver.modprobe_files or {}).values()) - {MODPROBE, _CMDLINE}))
+    if _CMDLINE in (driver.modprobe_files or {}).values():
+        told.append(
+            "nvidia.NVreg_RegistryDwords= stands on the kernel command line and beats modprobe.d: take it out of the boot "
+            "loader's file; its keys are in the new line"
+        )
     to_write = to_write or (coming is not None and merged != coming) or len(files) > 1
     return merged, to_write, runs and (coming is None or running == merged or satisfied[0]), files, tuple(told)
 

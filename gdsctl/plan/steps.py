@@ -124,8 +124,15 @@ def _module_options(now: Context, plan: DriverPlan) -> list[Step]:
         for path in plan.other_files:
             # One options line for the driver's registry keys: a second one replaces the first.
             what.append(f"those of {path}, which are taken out there")
-            commands.append(f"sed -i{_BACKUP} -E {quoted(_TAKE_OUT)} {quoted(path)}")
-            undo.append(f"mv {quoted(path + _BACKUP)} {quoted(path)}")
+            own = path
+            if not path.startswith("/etc/"):
+                # A package's file: one of the same name in /etc takes its place (modprobe.d(5)).
+                own = f"/etc/modprobe.d/{path.rpartition('/')[2]}"
+                commands.append(f"cp -a {quoted(path)} {quoted(own)}")
+                undo.append(f"rm {quoted(own)}")
+            else:
+                undo.append(f"mv {quoted(path + _BACKUP)} {quoted(path)}")
+            commands.append(f"sed -i{_BACKUP} -E {quoted(_TAKE_OUT)} {quoted(own)}")
         risk.append("BAR1 then maps all GPU memory: a board or BIOS without room for it leaves the driver unloaded")
         check.append("modprobe -c | grep NVreg_RegistryDwords")
     if plan.multipath_to_write:

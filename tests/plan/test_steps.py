@@ -176,3 +176,38 @@ def test_a_mount_to_come_brings_its_advice() -> None:
     rows = [advice(kind) for kind in kinds]
     assert all(row is not None and row.source for row in rows)
     assert advice("tmpfs") is None
+
+
+def with_registry(**files: str) -> Plan:
+    """A100s on the stock nvme module whose driver gets PeerMappingOverride=1 from a file."""
+    node = example("nvme-unpatched").node
+    keys = {"PeerMappingOverride": "1"}
+    driver = msgspec.structs.replace(
+        node.nvidia_driver, registry_dwords=keys, modprobe_registry_dwords=keys, modprobe_files=files
+    )
+    return made(changed(node, nvidia_driver=driver))
+
+
+def test_a_line_of_a_package_is_copied_and_edited_in_etc() -> None:
+    commands = step(with_registry(PeerMappingOverride="/usr/lib/modprobe.d/nv.conf"), "registry keys").commands
+    assert commands[0] == "cp -a /usr/lib/modprobe.d/nv.conf /etc/modprobe.d/nv.conf"
+    assert commands[1].startswith("sed -i")
+    assert commands[1].endswith(" /etc/modprobe.d/nv.conf")
+
+
+def test_the_command_line_is_told_not_edited() -> None:
+    found = with_registry(PeerMappingOverride="/proc/cmdline")
+    assert not any("/proc/cmdline" in c for s in found.steps for c in s.commands)
+    assert any("beats modprobe.d" in note for note in found.notes)
+    assert found.driver.registry is not None
+    assert found.driver.registry["PeerMappingOverride"] == "1"
+
+
+@pytest.mark.skipif(not shutil.which("sed"), reason="no sed here")
+def test_only_the_registry_text_is_taken_out(tmp_path: Path) -> None:
+    """Other options of the line stay."""
+    path = tmp_path / "nv.conf"
+    path.write_text('options nvidia NVreg_EnableGpuFirmware=1 NVreg_RegistryDwords="A=1;B=2;" NVreg_TCEBypassMode=1\n')
+    command = step(with_registry(PeerMappingOverride="/etc/modprobe.d/nv.conf"), "registry keys").commands[0]
+    subprocess.run(["sh", "-c", command.replace("/etc/modprobe.d/nv.conf", str(path))], check=True)
+    assert path.read_text() == "options nvidia NVreg_EnableGpuFirmware=1 NVreg_TCEBypassMode=1\n"
