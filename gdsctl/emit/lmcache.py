@@ -13,9 +13,7 @@ from gdsctl.record import Record
 PORT = 5555  # lmcache server's own default, and that of LMCacheMPConnector
 _SIZE_GIB = 64
 _DIRECT = ("nvidia-fs", "p2pdma", "c2c", "rdma")
-# LMCache lmcache/v1/gpu_connector/gds_context.py@16f17958: a chunk's buffer is registered in one piece.
-_MOST_REGISTERED_BYTES = 16 << 20
-_CHUNK_TOKENS = 256
+_CHUNK_TOKENS = 256  # lmcache server's own default
 
 
 class Start(Record, frozen=True, kw_only=True):
@@ -36,7 +34,6 @@ def start(plan: Plan) -> Start | None:
     straight = [target for target in targets if _goes_direct(plan, target)]
     target = (straight or targets)[0]
     path = f"{target.rstrip('/')}/lmcache"
-    chunk, why_chunk = _chunk_tokens(plan)
     words = ["lmcache", "server", "--port", str(PORT), "--eviction-policy", "LRU", "--chunk-size"]
     size = f"{_SIZE_GIB} GiB to begin with: gdsctl size tells how many sessions that holds"
     if straight:
@@ -48,11 +45,10 @@ def start(plan: Plan) -> Start | None:
             "backend": "cufile",
             "direct_io": True,
         }
-        words += [str(chunk), "--l1-manager", json.dumps(manager)]
+        words += [str(_CHUNK_TOKENS), "--l1-manager", json.dumps(manager)]
         reasons = (
             f"{target} goes direct for every GPU: the L1 is a GDS slab, bytes go GPU <-> file",
             "the slab is emptied at each start, and takes no L2 adapter",
-            *why_chunk,
         )
     else:
         adapter = {"type": "fs_native", "base_path": path, "use_odirect": True, "max_capacity_gb": 4 * _SIZE_GIB}
@@ -67,19 +63,6 @@ def start(plan: Plan) -> Start | None:
 def _goes_direct(plan: Plan, target: str) -> bool:
     routes = [route.route for route in plan.routes_after if route.mount == target]
     return bool(routes) and all(route in _DIRECT for route in routes)
-
-
-def _chunk_tokens(plan: Plan) -> tuple[int, tuple[str, ...]]:
-    """Tokens of a chunk that can be registered, where the intent says how large one of 256 tokens is."""
-    workload = plan.intent.workload
-    if workload is None or workload.chunk_bytes is None or workload.chunk_bytes <= _MOST_REGISTERED_BYTES:
-        return _CHUNK_TOKENS, ()
-    fitting = _CHUNK_TOKENS * _MOST_REGISTERED_BYTES // workload.chunk_bytes
-    tokens = 1 << max(4, fitting.bit_length() - 1)
-    said = (
-        f"at {_CHUNK_TOKENS} they are {workload.chunk_bytes} bytes, more than the 16 MiB that are registered at a time"
-    )
-    return tokens, (f"chunks of {tokens} tokens: {said}",)
 
 
 def applies(plan: Plan) -> bool:

@@ -16,7 +16,7 @@ from gdsctl.kvcache.stack import Adapter, Draft, Endpoint
 from gdsctl.model.judgement import Evidence, Finding, Remedy, Severity
 from gdsctl.record import Record
 
-# LMCache gds_context.py@16f17958, _register_region.
+# LMCache gds_context.py@16f17958, _register_region; @7a321295 splits, and the versions with --l1-manager are later.
 _MOST_REGISTERED_BYTES = 16 << 20
 _USELESS_BYTES = GIB  # no store of KV cache is meant to be smaller
 
@@ -234,12 +234,13 @@ def _chunks(app: App) -> Iterator[Finding]:
         place = _at(draft, draft.gds_l1_line or draft.stack.source.line or 1)
         said = f"{draft.chunk_tokens} tokens x {per_token:g} bytes (tensor parallel {tp}) = {_bytes(chunk)}"
         evidence = (*seen("chunk bytes", said, place), Evidence(fact="model", value=sized.said, source=sized.said))
-        if draft.gds_l1_line is not None and chunk > _MOST_REGISTERED_BYTES:
+        if draft.gds_l1_line is not None and draft.gds_l1_by_flag and chunk > _MOST_REGISTERED_BYTES:
             most = int(_MOST_REGISTERED_BYTES / per_token) // 16 * 16
             yield finding(
                 "app.chunk-too-large",
                 place,
-                f"a chunk is {said}, more than the 16 MiB that the GDS L1 registers at a time; --chunk-size {most} would fit",
+                f"a chunk is {said}, more than 16 MiB: older versions with --gds-l1-path refuse to "
+                f"register that, later ones split it; --chunk-size {most} fits both",
                 evidence,
             )
         direct = draft.gds_l1_line is not None or any(

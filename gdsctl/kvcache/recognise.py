@@ -226,6 +226,7 @@ def _lmcache_server(launch: Launch) -> Draft | None:
         adapters=tuple(adapters),
         l1_gib=size,
         gds_l1_line=gds_line,
+        gds_l1_by_flag=not managers,
         has_dram_l1=dram,
         listens=Endpoint(
             host=host.text if host else "localhost", port=number, line=port.line if port else launch.place.line or 1

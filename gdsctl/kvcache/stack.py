@@ -82,7 +82,7 @@ class Draft(Record, frozen=True, kw_only=True):
     """A stack and the facts behind it. Sizes in GiB; None: not said, or said with a variable that nothing sets.
 
     `listens`: port of an LMCache server; `asks`: LMCache servers that a connector is told of;
-    `claims_gds`: words that name GDS, other than a GDS L1; `old`: deprecated names, with their kind.
+    `gds_l1_by_flag`: by --gds-l1-path, the older interface; `claims_gds`: words that name GDS, other than a GDS L1; `old`: deprecated names, with their kind.
     """
 
     stack: Stack
@@ -90,6 +90,7 @@ class Draft(Record, frozen=True, kw_only=True):
     adapters: tuple[Adapter, ...] = ()
     l1_gib: float | None = None
     gds_l1_line: int | None = None
+    gds_l1_by_flag: bool = False
     has_dram_l1: bool = False
     listens: Endpoint | None = None
     asks: tuple[Endpoint, ...] = ()

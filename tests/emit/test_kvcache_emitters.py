@@ -51,11 +51,10 @@ def test_only_with_a_workload() -> None:
 
 
 def test_lmcache_on_a_direct_mount(tmp_path: Path) -> None:
-    """48 MiB for 256 tokens: 16 MiB are 85 tokens, 64 as a power of two."""
     words = argv(text("lmcache", made("hgx-h100-vast", "/vast/kv")), tmp_path)
     assert words[:2] == ["lmcache", "server"]
     options = dict(zip(words[2::2], words[3::2], strict=True))
-    assert options["--chunk-size"] == "64"
+    assert options["--chunk-size"] == "256"
     assert "--l2-adapter" not in options
     manager = json.loads(options["--l1-manager"])
     assert (manager["type"], manager["path"], manager["backend"]) == ("GDS", "/vast/kv/lmcache", "cufile")

@@ -263,15 +263,17 @@ def test_port_mismatch(server: str, client: str, wrong: bool) -> None:
 
 def test_chunk_too_large() -> None:
     """Llama 3.1 70B: 2 x 80 x 8 x 128 x 2 = 327,680 bytes a token: 256 of them on 4 ranks are 20 MiB, on 8 ranks 10 MiB."""
-    four = app(GDS_L1, vllm("LMCacheMPConnector") + " --tensor-parallel-size 4")
+    by_flag = SERVER + "--gds-l1-path /mnt/nvme "
+    four = app(by_flag, vllm("LMCacheMPConnector") + " --tensor-parallel-size 4")
     (found,) = (f for f in four.findings if f.id == "app.chunk-too-large")
     assert "20 MiB" in found.message
     assert "--chunk-size 192 " in found.message  # 16 MiB / 81,920 = 204.8, in blocks of 16 tokens
-    eight = app(GDS_L1, vllm("LMCacheMPConnector") + " --tensor-parallel-size=8")
-    assert ids(eight) == []
+    assert (four.verdict, ids(four)) == ("pass", ["app.chunk-too-large"])  # a version's limit: told, and no failure
+    assert ids(app(by_flag, vllm("LMCacheMPConnector") + " --tensor-parallel-size=8")) == []
     assert "app.chunk-too-large" not in ids(app(SERVER, vllm("LMCacheMPConnector")))  # no GDS L1
-    fits = app(GDS_L1 + "--chunk-size 128", vllm("LMCacheMPConnector") + " --tensor-parallel-size 4")
+    fits = app(by_flag + "--chunk-size 128", vllm("LMCacheMPConnector") + " --tensor-parallel-size 4")
     assert "app.chunk-too-large" not in ids(fits)
+    assert ids(app(GDS_L1, vllm("LMCacheMPConnector") + " --tensor-parallel-size 4")) == []  # versions that split
 
 
 def test_chunk_unaligned() -> None:

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def test_the_tables_are_current() -> None:
+    ran = subprocess.run([sys.executable, "docs/build_kv_cache.py", "--check"], cwd=ROOT, check=False)
+    assert ran.returncode == 0
+    page = (ROOT / "docs" / "kv-cache.md").read_text()
+    assert "| Qwen/Qwen3-235B-A22B-FP8 | 192,512 | 5,577 | 5.74 GiB | 47 MiB |" in page  # 32,000 x 192,512 / 2^30
