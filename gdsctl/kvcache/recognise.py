@@ -571,7 +571,8 @@ def _weights(launch: Launch) -> Draft | None:
     elif software == "InstantTensor":
         steps.add("weights.instanttensor", chosen, tier)
     elif name == "fastsafetensors":
-        steps.add("weights.fastsafetensors", "", tier)
+        ranks = _whole(_first(options, "--tensor-parallel-size", "--tp-size", "--tp")) or 1
+        steps.add("weights.fastsafetensors", "tensor-parallel" if ranks > 1 else "", tier)
     else:
         return None
     return steps.draft(

@@ -135,6 +135,10 @@ ROWS: dict[str, tuple[str, list[tuple[str, str, str, str | None, str]]]] = {
         [("file", "gpu", "load", "dram", "no")],
     ),
     "fastsafetensors": ("vllm serve m --load-format fastsafetensors", [("file", "gpu", "load", None, "yes")]),
+    "fastsafetensors, several ranks": (
+        "vllm serve m --load-format fastsafetensors --tensor-parallel-size 2",
+        [("file", "gpu", "load", None, "unknown")],
+    ),
     "llm-d fs, both ways": (
         vllm("OffloadingConnector", spec_name="SharedStorageOffloadingSpec", gds_mode="read_write"),
         [("gpu", "file", "store", None, "yes"), ("file", "gpu", "load", None, "yes")],
