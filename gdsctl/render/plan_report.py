@@ -89,9 +89,10 @@ def _steps(report: PlanReport, *, verbose: bool) -> list[RenderableType]:
             head.append("  (reboot)", style="yellow")
         lines.append(head)
         lines += [Padding(Text(f"# {safe(command)}"), (0, 0, 0, 4)) for command in step.commands]
-        for name, text in (("check", "; ".join(step.check)), ("risk", step.risk), ("undo", "; ".join(step.undo))):
-            if text and (verbose or name != "undo"):
-                lines.append(Padding(Text(f"{name}: {safe(text)}", style="dim"), (0, 0, 0, 4)))
+        told = [("check", command) for command in step.check]
+        told += [("risk", step.risk)] if step.risk else []
+        told += [("undo", command) for command in step.undo] if verbose else []
+        lines += [Padding(Text(f"{name}: {safe(text)}", style="dim"), (0, 0, 0, 4)) for name, text in told]
     return lines
 
 
