@@ -7,7 +7,7 @@ from typing import Any
 import typer
 import typer.main
 
-from gdsctl.cli import app_command, explain, inspect, lint, parse, plan, probe, schema, size, snapshot, verify
+from gdsctl.cli import app_command, diff, explain, inspect, lint, parse, plan, probe, schema, size, snapshot, verify
 from gdsctl.errors import UsageError
 
 # typer carries its own click from 0.26 on and uses the installed one before: its public subclass leads to either.
@@ -42,12 +42,12 @@ app.command("inspect")(inspect.inspect)
 app.command("plan")(plan.plan)
 app.command("verify")(verify.verify)
 app.command("probe")(probe.probe)
-app.command("probe")(probe.probe)
 app.add_typer(snapshot.app, name="snapshot")
 app.command("lint")(lint.lint)
 app.command("parse")(parse.parse)
 app.command("app")(app_command.app)
 app.command("size")(size.size)
+app.command("diff")(diff.diff)
 app.command("explain")(explain.explain)
 app.command("schema")(schema.schema)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
+from gdsctl.diff.compare import DiffReport
 from gdsctl.kvcache.app import AppReport
 from gdsctl.kvcache.size import Size
 from gdsctl.model.node import Report
 from gdsctl.plan.documents import PlanReport, VerifyReport
 from gdsctl.plan.intent import SCHEMA, Intent
-from gdsctl.probe.report import ProbeReport
 from gdsctl.probe.report import ProbeReport
 from gdsctl.record import Record
 from gdsctl.source.snapshot import Manifest
@@ -23,7 +23,7 @@ SCHEMAS: dict[str, type[Record]] = {
     "app": AppReport,
     "size": Size,
     "probe": ProbeReport,
-    "probe": ProbeReport,
+    "diff": DiffReport,
     "intent": Intent,
     "snapshot": Manifest,
 }

@@ -23,10 +23,11 @@ ALLOWED: dict[str, set[str]] = {
     "assess": _FACTS | {"parse"},
     "kvcache": _FACTS | {"parse"},
     "plan": _FACTS | {"parse", "assess"},
+    "diff": _FACTS | {"assess"},
     "emit": _FACTS | {"assess", "plan"},
     "probe": _FACTS | {"source", "parse", "collect", "assess"},
-    "render": _FACTS | {"source", "assess", "kvcache", "plan", "probe"},
-    "pipeline": _FACTS | {"source", "parse", "collect", "assess", "plan", "emit", "kvcache", "probe"},
+    "render": _FACTS | {"source", "assess", "diff", "kvcache", "plan", "probe"},
+    "pipeline": _FACTS | {"source", "parse", "collect", "assess", "diff", "plan", "emit", "kvcache", "probe"},
 }
 EXCEPTIONS = {
     ("source/assemble.py", "parse"),  # a pasted text that its own parser refuses must not become a snapshot
