@@ -123,7 +123,7 @@ examine() {{ {python} {GUEST.removeprefix("/host")}/examine.py "$@"; }}
         "--append": machine.append,
         "--cpu": machine.cpu,
         "--out": str(out),
-        "--timeout": os.environ.get("GDSVM_TIMEOUT", "400"),
+        "--timeout": os.environ.get("GDSVM_TIMEOUT", "900"),
     }
     arguments = [word for option in options.items() for word in option]
     for _ in range(2):  # under load an emulated guest now and then sleeps for ever before its first process
