@@ -442,27 +442,35 @@ def _notable(options: Iterable[str]) -> str:
 
 
 def findings(found: Sequence[Finding], *, verbose: bool = False) -> RenderableType:
+    """Root causes first; findings of one id with the same remedy share it."""
     if not found:
         return Text("none", style="green")
-    parts: list[RenderableType] = []
+    alike: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in found:
-        head = Text(f"{_MARK[finding.severity]} ", style=_STYLE[finding.severity])
-        head.append(finding.id, style="bold")
-        head.append(f"  {safe(finding.message)}")
-        lines: list[RenderableType] = []
+        alike.setdefault((finding.id, finding.severity, repr(finding.remedy)), []).append(finding)
+    parts: list[RenderableType] = []
+    for group in alike.values():
+        first = group[0]
+        for finding in group:
+            head = Text(f"{_MARK[finding.severity]} ", style=_STYLE[finding.severity])
+            head.append(finding.id, style="bold")
+            head.append(f"  {safe(finding.message)}")
+            seen = [f"seen: {safe(e.fact)} = {safe(e.value)}  [{safe(e.source)}]" for e in finding.evidence]
+            parts += [head, *(_indented(line, dim=True) for line in (seen if verbose else ()))]
         if verbose:
-            lines.append(Text(safe(finding.why), style="dim"))
-            lines += [
-                Text(f"seen: {safe(e.fact)} = {safe(e.value)}  [{safe(e.source)}]", style="dim")
-                for e in finding.evidence
-            ]
-        if finding.severity != "info" or verbose:
-            lines.append(Text(f"-> {safe(finding.remedy.text)}"))
-            lines += [Text(f"   # {safe(command)}") for command in finding.remedy.commands]
-            if finding.remedy.needs_reboot:
-                lines.append(Text("   needs a reboot"))
-        parts += [head, *(Padding(line, (0, 0, 0, 4)) for line in lines)]
+            parts.append(_indented(safe(first.why), dim=True))
+        if first.severity != "info" or verbose:
+            parts.append(_indented(f"-> {safe(first.remedy.text)}"))
+            parts += [_indented(f"   # {safe(command)}") for command in first.remedy.commands]
+            if first.remedy.needs_reboot:
+                parts.append(_indented("   needs a reboot"))
+            if first.remedy.risk and verbose:
+                parts.append(_indented(f"   risk: {safe(first.remedy.risk)}"))
     return Group(*parts)
+
+
+def _indented(line: str, *, dim: bool = False) -> RenderableType:
+    return Padding(Text(line, style="dim" if dim else ""), (0, 0, 0, 4))
 
 
 def _unknowns(report: Report, *, verbose: bool) -> RenderableType | None:
