@@ -21,14 +21,14 @@ _GENERATED = "<!-- Written by docs/build_pages.py; edit what it reads instead. -
 
 def findings() -> str:
     """Every rule's story, by id."""
-    from gdsctl.assess.rules import explanation, ids
+    from gdsctl.assess.rules import explained, explanation
 
     parts = [
         f"# Findings\n\n{_GENERATED}",
         "`gdsctl explain ID` prints one of these. The id names the problem and is never reused.\n",
         "| id | severity | problem |\n|---|---|---|",
     ]
-    stories = [explanation(name) for name in ids()]
+    stories = [explanation(name) for name in explained()]
     told = [story for story in stories if story is not None]
     parts += [f"| [`{s['id']}`](#{_anchor(s['id'])}) | {s['severity']} | {_cell(s['problem'])} |" for s in told]
     parts += ["\n".join(_story(story)) for story in told]

@@ -15,13 +15,17 @@ def _no_constant(name: str) -> NoReturn:
 def json_value(text: str) -> Any:
     """The value of a JSON text. Raises InputError (line within the text) for what is not JSON."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        value = json.loads(text, parse_constant=_no_constant)
+        json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise InputError(f"not valid JSON: {error.msg} (column {error.colno})", line=error.lineno) from None
     except RecursionError:
         raise InputError("not valid JSON: nested too deep") from None
+    except UnicodeEncodeError:
+        raise InputError("half of a surrogate pair is no character") from None
     except ValueError as error:  # CPython's limit on the digits of an integer
         raise InputError(f"not valid JSON: {error}") from None
+    return value
 
 
 def json_object(text: str) -> dict[str, Any]:

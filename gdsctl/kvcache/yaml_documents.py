@@ -52,7 +52,7 @@ class Item:
         """A scalar as it was written; None for null and for what is no scalar."""
         if not isinstance(self._node, yaml.ScalarNode) or self._node.tag == "tag:yaml.org,2002:null":
             return None
-        return str(self._node.value)
+        return str(self._node.value).encode("utf-8", "replace").decode()  # an escape may hold half a surrogate pair
 
     @property
     def text_line(self) -> int:

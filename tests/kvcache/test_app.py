@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gdsctl.assess.rules import explained, explanation
 from gdsctl.cli import run
@@ -16,6 +19,7 @@ from gdsctl.data.app_findings import stories
 from gdsctl.errors import InputError
 from gdsctl.kvcache.app import AppReport, judge
 from gdsctl.model.node import Tool
+from gdsctl.render.documents import to_json
 from gdsctl.render.schemas import schema
 
 TOOL = Tool(name="gdsctl", version="0")
@@ -339,6 +343,13 @@ def test_broken_option_is_told_with_its_line() -> None:
     assert open_ended.verdict == "unknown"
 
 
+def test_half_a_surrogate_pair() -> None:
+    with pytest.raises(InputError, match="surrogate"):
+        app(l2('{"type":"fs","base_path":"/\\ud800"}'))
+    with pytest.raises(InputError, match="Unicode"):
+        app('local_cpu: false\ngds_path: "/\\uD800"\n')
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run.sh"
     path.write_text("echo hello\n")
@@ -437,3 +448,44 @@ def test_every_finding_is_explained(id_: str, capsys: pytest.CaptureFixture[str]
     assert id_ in explained()
     assert run(["explain", id_]) == 0
     assert id_ in capsys.readouterr().out
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=5,
+)
+ADAPTER_KEYS = [
+    "type",
+    "backend",
+    "backend_params",
+    "pool_size",
+    "base_path",
+    "device_ids",
+    "max_capacity_gb",
+    "file_size",
+]
+MANAGER_KEYS = ["type", "tag", "size_gb", "path", "backend"]
+CONNECTOR_KEYS = ["kv_connector", "kv_connector_extra_config", "kv_role", "connectors"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(ADAPTER_KEYS), VALUES | st.sampled_from(["nixl_store", "GDS", "phx", "fs"])),
+    st.dictionaries(st.sampled_from(MANAGER_KEYS), VALUES | st.sampled_from(["GDS", "DRAM"])),
+    st.dictionaries(
+        st.sampled_from(CONNECTOR_KEYS), VALUES | st.sampled_from(["LMCacheMPConnector", "MultiConnector"])
+    ),
+)
+def test_odd_options_never_end_in_another_exception(
+    adapter: dict[str, Any], manager: dict[str, Any], connector: dict[str, Any]
+) -> None:
+    words = [shlex.quote(json.dumps(value)) for value in (adapter, manager, connector)]
+    text = f"lmcache server --l2-adapter {words[0]} --l1-manager {words[1]}\nvllm serve m --kv-transfer-config {words[2]}\n"
+    report = app(text)
+    assert report.stacks[0].software == "LMCache server"
+    jsonschema.validate(json.loads(to_json(report)), schema("app"), jsonschema.Draft202012Validator)
