@@ -9,15 +9,34 @@ from gdsctl.errors import UsageError
 
 
 def explain(
-    id: Annotated[str, typer.Argument(help="A finding's id, such as acs.redirect-on-path.", show_default=False)],  # noqa: A002 -- the argument's name
+    id: Annotated[  # noqa: A002 -- the argument's name
+        str,
+        typer.Argument(
+            help="A finding's id (acs.redirect-on-path), or a cuFile error code (5030).", show_default=False
+        ),
+    ],
     format: Formatted = Format.table,  # noqa: A002 -- the option's name
     output: Output = None,
     no_color: NoColor = False,
 ) -> None:
-    """Tell the story of a finding: what, why, where to look, what to change, what not to conclude."""
+    """Tell the story of a finding: what, why, where to look, what to change, what not to conclude.
+
+    Of a cuFile error code: what it means, every known cause, and how to tell them apart.
+    """
     from gdsctl.assess.rules import explained, explanation
+    from gdsctl.data.cufile_errors import error as cufile_error
     from gdsctl.render import documents
 
+    error = cufile_error(id)
+    if error is not None:
+        if format is Format.table:
+            from gdsctl.render import terminal
+            from gdsctl.render.error_story import error_story
+
+            terminal.deliver(error_story(error), output, no_color=no_color)
+        else:
+            documents.deliver(documents.ENCODERS[format.value](error), output)
+        return
     story = explanation(id)
     if story is None:
         import difflib
