@@ -188,8 +188,7 @@ def diff(specs: Sequence[str]) -> DiffReport:
     import os
 
     workers = len(os.sched_getaffinity(0))
-    # A snapshot's memory goes back to the system with its process.
-    with multiprocessing.get_context("fork").Pool(workers, maxtasksperchild=64) as pool:
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
         return compare(zip(specs, pool.imap(_state, specs, chunksize=4), strict=True), tool())
 
 
