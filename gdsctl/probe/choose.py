@@ -34,6 +34,8 @@ def engine(name: str, node: Report, *, iodepth: int, gpus: tuple[int, ...] | Non
     try:
         return _on_gpu("cufile", node, gpus, "auto: a GPU and libcufile are here", strict=strict)
     except UndecidedError as error:
+        if strict:  # a GPU's route is demanded, and no other engine can take one
+            raise
         no_cufile = str(error).partition(";")[0]
     try:
         return _on_gpu("bounce", node, gpus, f"auto: {no_cufile}", strict=strict)

@@ -19,14 +19,16 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from gdsctl.errors import InputError, RefusedError, UndecidedError
+from gdsctl.errors import GdsctlError, InputError, RefusedError, UndecidedError
 from gdsctl.parse import cufile_log
 from gdsctl.probe.cuda import Cuda, GpuBuffer
+from gdsctl.probe.deadline import within
 from gdsctl.probe.engine import CufileCounts, Direction, Job, Lane, OneAtATime
 
 _OPAQUE_FD = 1
 _STATS_LEVEL = 3
 _MAX_GPUS = 16
+_OPEN_PATIENCE_S = 120.0  # it looks at all PCI functions, and opens RDMA devices
 
 
 class _Error(ctypes.Structure):
@@ -90,6 +92,12 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 _OVERRULING = ("CUFILE_ALLOW_COMPAT_MODE", "CUFILE_FORCE_COMPAT_MODE", "CUFILE_LOGGING_LEVEL", "CUFILE_STATS_LEVEL")
 
 
+class NotDirectError(GdsctlError):
+    """Compat mode was forbidden and the library would not go on: the bytes cannot take the path demanded."""
+
+    exit_code = 1
+
+
 class CufileEngine:
     """cuFileRead and cuFileWrite, one block a thread, buffers registered. `strict`: without compat mode.
 
@@ -104,10 +112,12 @@ class CufileEngine:
         self, cuda: Cuda, gpu: int, configuration: dict[str, Any], library: str | None, *, strict: bool
     ) -> None:
         """`configuration`: merged values of the node's cufile.json; `library`: where the node has it."""
+        _require_modules_file()
         self._cuda = cuda
         self._lock = threading.Lock()
         self._handles: dict[int, ctypes.c_void_p] = {}
         self._before: ctypes.Structure | None = None
+        self._gpu = gpu
         self.strict = strict
         self._folder = tempfile.mkdtemp(prefix="gdsctl-cufile-")
         self._log = os.path.join(self._folder, "cufile.log")
@@ -121,13 +131,17 @@ class CufileEngine:
             os.environ |= {"CUFILE_ENV_PATH_JSON": path, "CUFILE_LOGFILE_PATH": self._log}
             self.compat_allowed: bool | None = merged["properties"]["allow_compat_mode"]
             self._library, self.how = _load(library)
-            cuda.use(gpu)
             with _stdout_aside():
-                self._must("cuFileDriverOpen")
+                within("cuFileDriverOpen", self._open, _OPEN_PATIENCE_S)
             self._count()
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
+
+    def _open(self) -> None:
+        """In one thread: the library takes the context that is current there."""
+        self._cuda.use(self._gpu)
+        self._must("cuFileDriverOpen")
 
     def _count(self) -> None:
         """Statistics at their full level; before 1.15 the library cannot be asked for them."""
@@ -144,13 +158,21 @@ class CufileEngine:
             last = [line for line in self.log_lines() if line]
             said = f"; cufile.log: {last[-1]}" if last else ""
             cuda = f", CUDA error {result.cu_err}" if result.cu_err else ""
-            raise RefusedError(f"{name}: cuFile error {result.err}{cuda}{said}")
+            what = f"{name}: cuFile error {result.err}{cuda}{said}"
+            if self.strict:
+                raise NotDirectError(f"not the path demanded; compat mode forbidden, libcufile refuses: {what}")
+            raise RefusedError(what)
 
     def lane(self, job: Job) -> Lane:
         self._cuda.use(job.gpu or 0)
         buffer = GpuBuffer(self._cuda, job.block_bytes, pinned=False)
         self._must("cuFileBufRegister", buffer.device, job.block_bytes, 0)
         return _CufileLane(self._library, self._handle(job.descriptor), job, buffer)
+
+    def introduce(self, descriptor: int) -> None:
+        """Register a file. The library opens it a second time, by the name that /proc/self/fd has for it (else 5031)."""
+        self._cuda.use(self._gpu)
+        self._handle(descriptor)
 
     def _handle(self, descriptor: int) -> ctypes.c_void_p:
         """A file is registered once; a second time is an error."""
@@ -247,6 +269,15 @@ def private_configuration(merged: dict[str, Any], folder: str, *, strict: bool) 
         values["properties"] |= {"allow_compat_mode": False}
         values["properties"].pop("force_compat_mode", None)
     return values
+
+
+def _require_modules_file() -> None:
+    """Without /proc/modules libcufile 1.11 to 1.20 tries to read it in a loop that never ends."""
+    try:
+        os.close(os.open("/proc/modules", os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        said = f"/proc/modules: {error.strerror}"
+        raise UndecidedError(f"libcufile never returns here ({said}); settle with: cat /proc/modules") from None
 
 
 def _load(named: str | None) -> tuple[Any, str]:

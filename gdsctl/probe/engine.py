@@ -130,7 +130,8 @@ class Engine(Protocol):
     """`name`: as the option calls it; `how`: which system calls or library carries the blocks.
 
     `queues`: does a lane keep several blocks under way; `why_no_queue`: if not. `compat_allowed`: may cuFile fall back to
-    host memory; None for an engine that is not cuFile.
+    host memory; None for an engine that is not cuFile. `introduce`: called with a file that is to be used, while it still
+    has a name; None where the engine needs no name.
     """
 
     name: str
@@ -138,6 +139,9 @@ class Engine(Protocol):
     queues: bool
     why_no_queue: str
     compat_allowed: bool | None
+
+    @property
+    def introduce(self) -> Callable[[int], None] | None: ...
 
     def lane(self, job: Job) -> Lane: ...
 
@@ -157,6 +161,7 @@ class Uncounted:
     """An engine without a library that counts."""
 
     compat_allowed: bool | None = None
+    introduce: Callable[[int], None] | None = None
 
     def begin(self) -> None: ...
 

@@ -131,6 +131,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
                 writes=request.direction == "write",
                 allow_existing=request.allow_existing,
                 block_bytes=max(request.blocks),
+                introduce=engine.introduce,
             )
         )
         setting = _Setting(request, chosen, target, source, node, mount_of(node, request.path))

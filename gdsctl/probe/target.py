@@ -1,7 +1,7 @@
 """The file a probe works on, and the promise that nothing else is ever touched.
 
-In a directory the file has no name (O_TMPFILE), or loses it as soon as it is open: however the process ends, SIGKILL and
-power loss included, the kernel frees it. An existing file is opened read-only.
+In a directory the file has no name (O_TMPFILE), or loses it as soon as it is open and, for cuFile, registered: however
+the process ends after that, SIGKILL and power loss included, the kernel frees it. An existing file is opened read-only.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gdsctl.errors import GdsctlError, RefusedError, UsageError
-from gdsctl.probe.deadline import within
+from gdsctl.probe.deadline import PATIENCE_S, within
 from gdsctl.probe.sizes import words
 from gdsctl.record import Record
 
 # What open(2) says where a file system, or a kernel before 3.11, has no O_TMPFILE.
 _NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL})
 _NO_FALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
+
+Introduce = Callable[[int], None]
+"""What an engine does with an open file while it still has a name."""
 
 _LEFT_FREE_SHARE = 0.05
 _LEFT_FREE_BYTES = 1 << 30
@@ -40,10 +43,6 @@ class Target(Record, frozen=True, kw_only=True):
     named: str
     device: tuple[int, int]
 
-    @property
-    def reopen_path(self) -> str:
-        return f"/proc/self/fd/{self.descriptor}"
-
 
 def refused(what: str, error: OSError) -> RefusedError:
     """The system's own words, with the symbol that a search engine finds."""
@@ -52,7 +51,15 @@ def refused(what: str, error: OSError) -> RefusedError:
 
 
 @contextlib.contextmanager
-def opened(path: str, size_bytes: int, *, writes: bool, allow_existing: bool, block_bytes: int) -> Iterator[Target]:
+def opened(
+    path: str,
+    size_bytes: int,
+    *,
+    writes: bool,
+    allow_existing: bool,
+    block_bytes: int,
+    introduce: Introduce | None = None,
+) -> Iterator[Target]:
     """The file for one probe; gone, if it is its own, when the block ends.
 
     Raises UsageError for what the probe will not touch, RefusedError where the system refuses.
@@ -62,7 +69,7 @@ def opened(path: str, size_bytes: int, *, writes: bool, allow_existing: bool, bl
     except OSError as error:
         raise refused(path, error) from error
     if stat.S_ISDIR(facts.st_mode):
-        with _own(path, size_bytes) as target:
+        with _own(path, size_bytes, introduce) as target:
             yield target
         return
     _admit(path, facts, writes=writes, allow_existing=allow_existing)
@@ -83,10 +90,10 @@ def _admit(path: str, facts: os.stat_result, *, writes: bool, allow_existing: bo
 
 
 @contextlib.contextmanager
-def _own(folder: str, size_bytes: int) -> Iterator[Target]:
+def _own(folder: str, size_bytes: int, introduce: Introduce | None) -> Iterator[Target]:
     within(folder, lambda: require_space(folder, size_bytes))
     try:
-        descriptor, named = within(folder, lambda: create(folder))
+        descriptor, named = within(folder, lambda: create(folder, introduce), 2 * PATIENCE_S)
     except OSError as error:
         raise refused(folder, error) from error
     try:
@@ -131,29 +138,34 @@ def _existing(path: str, wanted_bytes: int, block_bytes: int) -> Iterator[Target
         _close(descriptor)
 
 
-def create(folder: str) -> tuple[int, str]:
+def create(folder: str, introduce: Introduce | None = None) -> tuple[int, str]:
     """A new file in a folder, open for direct reading and writing, without a name; and how it came to have none."""
     flags = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
-    try:
-        return os.open(folder, flags | os.O_TMPFILE | os.O_EXCL, 0o600), "own file without a name (O_TMPFILE)"
-    except OSError as error:
-        if error.errno not in _NO_TMPFILE:
-            raise
+    if introduce is None:
+        try:
+            return os.open(folder, flags | os.O_TMPFILE | os.O_EXCL, 0o600), "own file without a name (O_TMPFILE)"
+        except OSError as error:
+            if error.errno not in _NO_TMPFILE:
+                raise
     path = os.path.join(folder, f".gdsctl-probe-{secrets.token_hex(8)}")
-    descriptor = -1
     try:
-        # A server may make the file and yet refuse O_DIRECT, so the name goes whatever open says; but not one that
-        # was there before.
-        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        # A server may make the file and yet refuse O_DIRECT, so the name goes whatever open says; but not one that was
+        # there before: O_EXCL, which follows no link either. (O_NOFOLLOW would stay set on the open file, and
+        # cuFileHandleRegister refuses such flags, 5019.)
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise
     except OSError as error:
         _forget(path)
         raise no_direct(folder, error) from error
+    try:
+        if introduce is not None:
+            introduce(descriptor)
     except BaseException:
-        _forget(path)
+        os.close(descriptor)
         raise
-    _forget(path)
+    finally:
+        _forget(path)
     return descriptor, "own file, unlinked as soon as it was open"
 
 
