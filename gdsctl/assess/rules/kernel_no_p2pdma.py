@@ -3,12 +3,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gdsctl.assess import p2pdma
-from gdsctl.assess.rule import Cannot, Fail, Rule, Verdict, seen
+from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import View
+from gdsctl.data.limits import below, limit
 from gdsctl.model.judgement import Remedy
 
 _OPTION = "CONFIG_PCI_P2PDMA"
 _SYMBOL = "pci_p2pdma_add_resource"
+_USER_SPACE = "p2pdma_pgmap_ops"
+_CARRY_BACK = ("rhel", "centos", "rocky", "almalinux", "ol", "fedora", "sles", "sle_hpc")  # RHEL 9.4's 5.14, SLES
 
 
 def check(view: View) -> Iterator[Verdict]:
@@ -19,6 +22,7 @@ def check(view: View) -> Iterator[Verdict]:
     option = (platform.kernel_config or {}).get(_OPTION)
     exported = (platform.symbols or {}).get(_SYMBOL)
     if exported is True or (exported is None and option == "y"):
+        yield from _user_space(view, scope)
         return
     if exported is False or option == "n":
         evidence = seen(_SYMBOL, "not in the kernel", "/proc/kallsyms") if exported is False else ()
@@ -37,6 +41,31 @@ def check(view: View) -> Iterator[Verdict]:
             settle_with=view.settle("platform", "symbols", f"grep {_SYMBOL} /proc/kallsyms"),
             scope=scope,
         )
+
+
+def _user_space(view: View, scope: Scope) -> Iterator[Verdict]:
+    """The core is older (4.20) than the part that lets a process read into device pages; some distributions carry it back."""
+    platform = view.node.platform
+    if not platform.kernel or not below(platform.kernel, "kernel_p2pdma_userspace"):
+        return
+    if (platform.symbols or {}).get(_USER_SPACE) is True:
+        return
+    wanted = limit("kernel_p2pdma_userspace").value
+    if platform.os_id in _CARRY_BACK or platform.os_id is None:
+        yield Cannot(
+            subject="kernel",
+            fact=f"whether the kernel {platform.kernel} carries what came with Linux {wanted} for P2PDMA from user space",
+            settle_with=f"grep {_USER_SPACE} /proc/kallsyms",
+            scope=scope,
+        )
+        return
+    yield Fail(
+        subject="kernel",
+        message=f"the kernel {platform.kernel} is older than {wanted}, which P2PDMA from user space needs",
+        evidence=seen("kernel", platform.kernel, "/proc/sys/kernel/osrelease")
+        + seen(_USER_SPACE, (platform.symbols or {}).get(_USER_SPACE), "/proc/kallsyms"),
+        scope=scope,
+    )
 
 
 RULE = Rule(

@@ -574,6 +574,14 @@ raised(
 near_miss("kernel.no-p2pdma", fs({"platform.symbols": {"pci_p2pdma_add_resource": False}}), "P2PDMA is not asked for")
 near_miss("kernel.no-p2pdma", p2p({"platform.symbols": None}), "the configuration says y")
 unsure("kernel.no-p2pdma", p2p({"platform.symbols": None, "platform.kernel_config": None}), on(NVME))
+# P2PDMA from user space came with 6.2: the core of 4.20 alone does not do, except where it was carried back.
+OLD = {"platform.kernel": "5.15.0-140-generic", "platform.kernel_version": (5, 15, 0), "platform.os_id": "ubuntu"}
+CORE = {"pci_p2pdma_add_resource": True, "p2pdma_pgmap_ops": False}
+raised("kernel.no-p2pdma", p2p({**OLD, "platform.symbols": CORE}), "kernel", on(NVME))
+near_miss(
+    "kernel.no-p2pdma", p2p({**OLD, "platform.symbols": {**CORE, "p2pdma_pgmap_ops": True}}), "it was carried back"
+)
+unsure("kernel.no-p2pdma", p2p({**OLD, "platform.os_id": "rhel", "platform.symbols": CORE}), on(NVME))
 
 STRANGER = across_host_bridges(P2P, bridge="1237")
 raised("kernel.p2pdma-host-bridge", STRANGER, "kernel", FAR)
@@ -938,7 +946,11 @@ near_miss("topo.disagrees", fs(matrix("PIX", "PIX")), "they agree")
 near_miss("topo.disagrees", fs(matrix(None, "PIX")), "a cell that nobody could read")
 near_miss("topo.disagrees", fs(matrix("SYS", "SYS", nic="mlx5_7")), "a NIC that the node does not have")
 near_miss("topo.disagrees", fs(matrix("SYS", "SYS") | {"gpus": FS.gpus[:1]}), "a matrix of other GPUs")
-silent("topo.disagrees", fs(matrix("SYS", "SYS") | {"pci.devices": ()}), "without the tree there is nothing to hold it against")
+silent(
+    "topo.disagrees",
+    fs(matrix("SYS", "SYS") | {"pci.devices": ()}),
+    "without the tree there is nothing to hold it against",
+)
 raised("version.mismatch", fs({"nvidia_fs.version": "2.25.7"}), "nvidia_fs", severity="warning")
 raised("version.mismatch", fs({"nvidia_fs.version": "3.0.1"}), "nvidia_fs", severity="error", blocks=("nvidia-fs",))
 near_miss("version.mismatch", fs({"nvidia_fs.version": "2.26"}), "the file version has two numbers only")
