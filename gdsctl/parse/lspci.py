@@ -142,6 +142,8 @@ def parse(text: str) -> LspciText:
             block.acs_open = None
             key, colon, value = stripped.partition(":")
             field = _FIELDS.get(key) or (_read_region if key.startswith("Region ") else None)
+            if number == len(lines) and not key.startswith("ACS"):
+                continue  # no newline after it, so a width "x1" may have been "x16"; ACS lines show their end themselves
             if colon and field and not field(block, key, value.strip()):
                 warn(number, f"can't read {key[:40]}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from gdsctl.assess.cufile_fix import fix, repaired
 from gdsctl.assess.cufile_lint import PathKind, lint
 from gdsctl.parse.cufile_json import parse
+from tests.hang import no_hang
 
 SLABS = "gpu_bounce_buffer_slab_config"
 
@@ -174,8 +174,7 @@ def test_repairs_end(text: str) -> None:
     assert not parse(text).valid or parse(again).value == parse(text).value or "#" in text
 
 
-def test_hostile_text_takes_no_time() -> None:
+def test_hostile_text_does_not_hang() -> None:
     for text in ("/*" * 200_000, '{"a": "' + '\\"' * 200_000, "[" * 200_000, "1 " * 200_000, '"#' * 200_000):
-        start = time.perf_counter()
-        fix("f", text, version="1.20")
-        assert time.perf_counter() - start < 5
+        with no_hang():
+            fix("f", text, version="1.20")

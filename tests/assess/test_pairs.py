@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from gdsctl.model.pci import Acs, PciDevice
 from gdsctl.model.software import NvidiaFs, Platform
 from gdsctl.source.opening import open_source
 from tests.builders import CR, EC, RR, SV, UF, Machine, Part
+from tests.hang import no_hang
 
 INTEL = ("GenuineIntel", 6)
 ZEN = ("AuthenticAMD", 0x19)
@@ -409,7 +409,7 @@ def test_redirect_on_one_port_flips_the_pairs_that_cross_it_and_no_others(node, 
         assert harmless[ends].p2p == before[ends].p2p
 
 
-def test_many_pairs_are_quick():
+def test_many_pairs():
     machine = Machine()
     for number in range(64):
         root = machine.root(f"{number // 8:04x}:{number % 8 * 32:02x}", numa=number % 4)
@@ -420,9 +420,8 @@ def test_many_pairs_are_quick():
         for port in switch.down[3:]:
             machine.nic(port)
     node = machine.node()
-    start = time.process_time()
-    assert len(pairs(node)) == 64 * 256
-    assert time.process_time() - start < 2.0  # a fifth of that on a quiet machine
+    with no_hang():
+        assert len(pairs(node)) == 64 * 256
 
 
 # --- the table -------------------------------------------------------------------------------------------------------

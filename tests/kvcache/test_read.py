@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from gdsctl.errors import InputError
 from gdsctl.kvcache.launch import Launch
 from gdsctl.kvcache.read import read
+from tests.hang import no_hang
 
 
 def launches(text: str, path: str = "f") -> tuple[Launch, ...]:
@@ -199,12 +198,11 @@ def test_alias_bombs_end() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     bomb = "\n".join([*lines, "kind: Pod", "spec: {containers: *a11, volumes: *a11}"])
-    start = time.monotonic()
-    read(bomb, "bomb.yaml")
+    with no_hang():
+        read(bomb, "bomb.yaml")
     merged = "\n".join(["m0: &m0 {a: 1, b: 2}", *(f"m{i}: &m{i} {{<<: [*m{i - 1}, *m{i - 1}]}}" for i in range(1, 15))])
-    with pytest.raises(InputError, match=r"expands to more|nested deeper"):
+    with no_hang(), pytest.raises(InputError, match=r"expands to more|nested deeper"):
         read(f"{merged}\nkind: Pod\nspec:\n  <<: *m14\n", "bomb.yaml")
-    assert time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize(
@@ -223,9 +221,8 @@ def test_alias_bombs_end() -> None:
     ],
 )
 def test_hostile_scripts_end_soon(text: str) -> None:
-    start = time.monotonic()
-    found = read(text, "x.sh")
-    assert time.monotonic() - start < 20
+    with no_hang():
+        found = read(text, "x.sh")
     assert all(launch.place.file == "x.sh" for launch in found.launches)
 
 

@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import tarfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from gdsctl.data.nvfs_hooks import hooks, symbols
 from gdsctl.errors import InputError
 from gdsctl.parse import kallsyms, kernel_cmdline, lsmod, mounts, nvidia_fs_stats, nvidia_params, proc_modules
+from tests.hang import no_hang
 
 CAPTURES = ("acs-on", "rdma-on", "acs-on-nvidia-fs-2.28.4", "rdma-612")
 PARSERS = (kallsyms, kernel_cmdline, lsmod, mounts, nvidia_fs_stats, nvidia_params, proc_modules)
@@ -52,11 +52,9 @@ def test_any_text_gives_a_record_or_an_input_error(parser: Any, text: str) -> No
         " " * 100_000 + "x",
     ],
 )
-def test_hostile_text_takes_linear_time(parser: Any, hostile: str) -> None:
-    started = time.perf_counter()
-    with contextlib.suppress(InputError):
+def test_hostile_text_does_not_hang(parser: Any, hostile: str) -> None:
+    with no_hang(), contextlib.suppress(InputError):
         parser.parse(hostile)
-    assert time.perf_counter() - started < 2
 
 
 @pytest.mark.shared
@@ -160,11 +158,10 @@ def test_kallsyms_cut_off_leaves_the_unseen_unknown() -> None:
     assert record.p2pdma.pci_p2pdma_add_resource is None
 
 
-def test_kallsyms_reads_ten_megabytes_in_a_moment() -> None:
+def test_kallsyms_reads_ten_megabytes() -> None:
     text = "0000000000000000 t some_ordinary_symbol_name_of_a_module\t[module_name]\n" * 150_000
-    started = time.perf_counter()
-    record = kallsyms.parse(text + "0000000000000000 t rpcrdma_register_nvfs_dma_ops\t[rpcrdma]\n")
-    assert time.perf_counter() - started < 1
+    with no_hang():
+        record = kallsyms.parse(text + "0000000000000000 t rpcrdma_register_nvfs_dma_ops\t[rpcrdma]\n")
     assert record.nvfs_hooks == {"rpcrdma_register_nvfs_dma_ops": "rpcrdma"}
     assert record.count == 150_001
 

@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import re
 import tarfile
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from gdsctl.errors import InputError
 from gdsctl.model.pci import Acs, Bar, Link, PciDevice, Sriov
 from gdsctl.parse.lspci import parse
 from gdsctl.parse.pci_config import parse_config
+from tests.hang import no_hang
 
 VM = ("acs-off", "acs-on", "acs-pt", "acs-on-setpci-off", "cascade", "flat", "multipath", "switches-on", "rdma-612")
 
@@ -253,22 +253,16 @@ def test_a_cut_never_changes_a_certain_answer(switch_text: str, size: int) -> No
 
 @pytest.mark.parametrize("piece", ["A" * 100_000, "a+" * 50_000, "[" * 100_000, " \t" * 50_000, "IOMMU group " * 8000])
 def test_long_lines_take_no_long_time(piece: str) -> None:
-    start = time.perf_counter()
-    for key in ("ACSCtl: ", "Flags: ", "Capabilities: [40] ", "LnkCap: ", "Subsystem: ", "02:00.0 A"):
-        parse(f"01:00.0 3D controller: x\n\t{key}{piece}\n")
-    assert time.perf_counter() - start < 3
+    with no_hang():
+        for key in ("ACSCtl: ", "Flags: ", "Capabilities: [40] ", "LnkCap: ", "Subsystem: ", "02:00.0 A"):
+            parse(f"01:00.0 3D controller: x\n\t{key}{piece}\n")
 
 
-def test_time_grows_with_the_number_of_functions(switch_text: str) -> None:
-    def seconds(count: int) -> float:
-        block = switch_text.split("\n\n")[4]
-        text = "\n\n".join(block.replace("0000:43:00.0", f"{n >> 8:04x}:{n & 0xFF:02x}:00.0", 1) for n in range(count))
-        start = time.perf_counter()
-        assert len(parse(text).devices) == count
-        return time.perf_counter() - start
-
-    seconds(100)
-    assert seconds(4000) < 30 * seconds(400)
+def test_many_functions_are_read(switch_text: str) -> None:
+    block = switch_text.split("\n\n")[4]
+    text = "\n\n".join(block.replace("0000:43:00.0", f"{n >> 8:04x}:{n & 0xFF:02x}:00.0", 1) for n in range(4000))
+    with no_hang():
+        assert len(parse(text).devices) == 4000
 
 
 # --- field data -------------------------------------------------------------------------------------------------------
@@ -276,9 +270,7 @@ def test_time_grows_with_the_number_of_functions(switch_text: str) -> None:
 
 @pytest.mark.shared
 def test_a_server_with_eight_gpus(xe9680: str) -> None:
-    start = time.perf_counter()
     read = parse(xe9680)
-    assert time.perf_counter() - start < 2  # about 0.1 s
     assert (len(read.devices), read.truncated, read.warnings) == (517, False, ())
     states = Counter(device.acs.state for device in read.devices)
     assert states["enabled"] + states["disabled"] == 55

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from gdsctl.errors import InputError
 from gdsctl.model.pci import Acs, Link
 from gdsctl.parse.nccl_topo import NcclGpu, NcclLink, NcclNic, parse
+from tests.hang import no_hang
 
 
 @pytest.fixture(scope="module")
@@ -123,15 +123,10 @@ def test_no_text_raises_more_than_input_error(noise: str, almost: str) -> None:
     assert parse("<system>" + noise.replace("<", "").replace("&", "")).truncated
 
 
-def test_time_grows_with_the_number_of_devices() -> None:
-    def seconds(count: int) -> float:
-        rows = "".join(f'<pci busid="{n >> 8:04x}:{n & 255:02x}:00.0" class="0x030200"/>' for n in range(count))
-        start = time.perf_counter()
-        assert len(parse(f"<system>{rows}</system>").gpus) == count
-        return time.perf_counter() - start
-
-    seconds(100)
-    assert seconds(10_000) < 30 * seconds(1000)
+def test_many_devices_are_read() -> None:
+    rows = "".join(f'<pci busid="{n >> 8:04x}:{n & 255:02x}:00.0" class="0x030200"/>' for n in range(10_000))
+    with no_hang():
+        assert len(parse(f"<system>{rows}</system>").gpus) == 10_000
 
 
 @pytest.mark.shared

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import tarfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from gdsctl.parse import (
     network,
     nvidia_fs_proc,
     nvidia_proc,
-        nvme_address,
+    nvme_address,
     platform_text,
     storage_text,
     sysfs_pci,
 )
+from tests.hang import no_hang
 
 FUNCTIONS = [
     value
@@ -36,7 +36,7 @@ FUNCTIONS = [
         network,
         nvidia_fs_proc,
         nvidia_proc,
-                nvme_address,
+        nvme_address,
         platform_text,
         storage_text,
         sysfs_pci,
@@ -61,11 +61,9 @@ def test_any_text_gives_a_result_or_an_input_error(function: Any, text: str) -> 
     "hostile",
     ["a" * 100_000, " " * 100_000 + "x", "0-9," * 30_000, "E:" + '"=' * 50_000, "md0 : active" + " a[1" * 30_000],
 )
-def test_hostile_text_takes_linear_time(function: Any, hostile: str) -> None:
-    started = time.perf_counter()
-    with contextlib.suppress(InputError):
+def test_hostile_text_does_not_hang(function: Any, hostile: str) -> None:
+    with no_hang(), contextlib.suppress(InputError):
         function(hostile)
-    assert time.perf_counter() - started < 2
 
 
 def test_kernel_log_tells_the_symbol_errors_apart() -> None:
