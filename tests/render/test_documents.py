@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -42,7 +43,7 @@ def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "out.json"
     target.write_text("old")
 
-    def pieces():
+    def pieces() -> Iterator[str]:
         yield "new"
         raise RefusedError("no more")
 
