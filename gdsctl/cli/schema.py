@@ -9,7 +9,10 @@ from gdsctl.errors import UsageError
 
 
 def schema(
-    name: Annotated[str, typer.Argument(help="inspect, plan, verify, app, size, intent or snapshot.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(help="inspect, plan, verify, probe, app, size, diff, intent or snapshot.", show_default=False),
+    ],
     output: Output = None,
 ) -> None:
     """Print the JSON Schema of a document."""

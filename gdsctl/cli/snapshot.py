@@ -21,12 +21,20 @@ class _CaptureByDefault(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=_CaptureByDefault,
-    help="Capture this machine into OUT (`gdsctl snapshot OUT`), or assemble a snapshot from pasted outputs.",
+    help=(
+        "Capture this machine into OUT, or assemble a snapshot from pasted outputs.\n\n"
+        "gdsctl snapshot OUT [--redact]: OUT is a folder to make, or an archive (.tar, .tar.gz, .tar.bz2, .tar.xz, "
+        ".tar.zst); gdsctl snapshot --list-examples: what comes with gdsctl; gdsctl snapshot assemble OUT ...: from "
+        "what somebody pasted."
+    ),
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-_Text = Annotated[Optional[str], typer.Option(metavar="F", help="A file that holds this output.", show_default=False)]
+
+def _text(what: str) -> Any:
+    """The option of one pasted output."""
+    return typer.Option(metavar="F", help=f"A file that holds {what}.", show_default=False)
 
 
 @app.command("capture")
@@ -65,14 +73,14 @@ def capture(
 @app.command("assemble")
 def assemble(  # noqa: PLR0917 -- typer needs one parameter an option
     out: Annotated[str, typer.Argument(help="A folder to make, or an archive.", show_default=False)],
-    lspci: _Text = None,
-    nvidia_smi_topo: _Text = None,
-    gdscheck: _Text = None,
-    nccl_topo: _Text = None,
-    lsmod: _Text = None,
-    mounts: _Text = None,
-    dmesg: _Text = None,
-    cufile_json: _Text = None,
+    lspci: Annotated[Optional[str], _text("`lspci -D -vvv -nn` (as root) or a dump")] = None,
+    nvidia_smi_topo: Annotated[Optional[str], _text("`nvidia-smi topo -m`")] = None,
+    gdscheck: Annotated[Optional[str], _text("`gdscheck -p`")] = None,
+    nccl_topo: Annotated[Optional[str], _text("an NCCL topology (NCCL_TOPO_DUMP_FILE)")] = None,
+    lsmod: Annotated[Optional[str], _text("`lsmod`")] = None,
+    mounts: Annotated[Optional[str], _text("/proc/mounts or `mount`")] = None,
+    dmesg: Annotated[Optional[str], _text("`dmesg`")] = None,
+    cufile_json: Annotated[Optional[str], _text("/etc/cufile.json")] = None,
     bug_report: Annotated[
         Optional[str], typer.Option(metavar="F", help="nvidia-bug-report.log or .log.gz.", show_default=False)
     ] = None,

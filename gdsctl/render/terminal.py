@@ -23,6 +23,7 @@ from gdsctl.render.ranges import ranges
 from gdsctl.render.safe_text import safe
 
 PLAIN_WIDTH = 100
+_NARROWEST = 80  # a narrower terminal wraps lines itself; cut columns would hide what they hold
 _STYLE = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 _MARK = {"critical": "CRITICAL", "error": "ERROR", "warning": "WARNING", "info": "INFO"}
 _ROUTE_STYLE = {"compat": "yellow", "none": "red", "unknown": "magenta"}
@@ -39,7 +40,7 @@ def deliver(body: RenderableType, output: str | None, *, no_color: bool) -> None
         width = _terminal_width() if sys.stdout.isatty() else PLAIN_WIDTH
         sys.stdout.write(plain(body, width))
         return
-    Console(highlight=False, markup=False, emoji=False, soft_wrap=False).print(body)
+    Console(width=_terminal_width(), highlight=False, markup=False, emoji=False, soft_wrap=False).print(body)
 
 
 def plain(body: RenderableType, width: int = PLAIN_WIDTH) -> str:
@@ -54,7 +55,7 @@ def plain(body: RenderableType, width: int = PLAIN_WIDTH) -> str:
 
 def _terminal_width() -> int:
     try:
-        return max(40, os.get_terminal_size(sys.stdout.fileno()).columns)
+        return max(_NARROWEST, os.get_terminal_size(sys.stdout.fileno()).columns)
     except OSError:
         return PLAIN_WIDTH
 
@@ -242,17 +243,24 @@ def _tree(report: Report) -> RenderableType:
             parent = device.parent if device.parent in wanted else None
             children.setdefault(parent or f"root {device.root_bus}", []).append(device.address)
     roots = sorted({key for key in children if key is not None and key.startswith("root ")})
+    on_path = {port for pair in report.pairs for port in pair.acs_redirect_at or ()}
     parts: list[RenderableType] = []
     for root in roots:
         tree = Tree(Text(f"{safe(root.replace('root ', 'root bus ').replace('None', '?'))}"), guide_style="dim")
-        _grow(tree, children, root, devices, names)
+        _grow(tree, children, root, devices, names, on_path)
         parts.append(tree)
     return Group(*parts)
 
 
 def _grow(
-    tree: Tree, children: dict[str | None, list[str]], root: str, devices: dict[str, PciDevice], names: dict[str, str]
+    tree: Tree,
+    children: dict[str | None, list[str]],
+    root: str,
+    devices: dict[str, PciDevice],
+    names: dict[str, str],
+    on_path: set[str],
 ) -> None:
+    """`on_path`: ports that redirect between a GPU and a peer; elsewhere an ACS bit is only noted."""
     waiting = [(tree, root)]
     while waiting:
         branch, key = waiting.pop()
@@ -263,8 +271,10 @@ def _grow(
             label.append(f"  {_link(device)}", style="dim")
             if device.numa_node is not None and address in names:
                 label.append(f"  NUMA {device.numa_node}", style="dim")
-            if device.acs.redirects:
-                label.append("  ACS redirects", style="yellow")
+            if address in on_path:
+                label.append("  ACS redirects here", style="yellow")
+            elif device.acs.redirects:
+                label.append("  ACS on", style="dim")
             waiting.append((branch.add(label), address))
 
 
@@ -378,7 +388,8 @@ def _iommu_acs(report: Report) -> RenderableType:
     elif states:
         lines.append(
             Text(
-                f"ACS: no readable port on a GPU-peer path redirects; {unreadable} of {len(states)} functions unreadable"
+                f"ACS: no port between a GPU and a peer below one root port redirects, as far as readable; "
+                f"{unreadable} of {len(states)} functions unreadable"
             )
         )
     bridges = report.nvidia_fs.acs_bridges
