@@ -57,6 +57,7 @@ class MismatchError(Exception):
     def __init__(self, mismatch: Mismatch) -> None:
         super().__init__(mismatch)
         self.mismatch = mismatch
+        self.offset = mismatch.offset
 
 
 class Log:

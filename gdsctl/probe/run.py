@@ -95,7 +95,8 @@ def run(
         crew.ready.abort()
         for worker in workers:
             worker.join(5.0)
-    mismatch = next((error.mismatch for error in crew.errors if isinstance(error, MismatchError)), None)
+    mismatches = [error.mismatch for error in crew.errors if isinstance(error, MismatchError)]
+    mismatch = min(mismatches, key=lambda found: found.offset, default=None)
     others = [error for error in crew.errors if not isinstance(error, MismatchError)]
     if others:
         raise _told(others[0], jobs[0])
@@ -155,7 +156,7 @@ def _told(error: BaseException, job: Job) -> BaseException:
     if isinstance(error, TransferError):
         what = f"{job.direction} of {words(job.block_bytes)} at offset {error.offset}"
         if error.error is None:
-            return RefusedError(f"{what}: only {error.moved} bytes were moved")
+            return RefusedError(f"{what}: only {error.moved} bytes of it were moved")
         return refused(what, error.error)
     if isinstance(error, OSError):
         return refused(f"starting to {job.direction}", error)

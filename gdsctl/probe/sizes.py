@@ -6,7 +6,7 @@ import re
 
 from gdsctl.errors import UsageError
 
-_SIZE = re.compile(r"(\d{1,15})(?:\.(\d{1,6}))?\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,15})(?:\.(\d{1,6}))?\s*([kmgt]?)(i?b)?", re.IGNORECASE | re.ASCII)
 _UNITS: dict[str, int] = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 

@@ -191,10 +191,10 @@ class QueueLane:
                 log.ends.append(now)
                 log.latencies.append(now - begun[slot])
                 if result != block:
-                    failure = failure or _failure(moving[slot], result)
-                elif compare and failure is None:
+                    failure = _earlier(failure, _failure(moving[slot], result))
+                elif compare:
                     bad = self._pattern.check(self._memory.address() + slot * block, moving[slot])
-                    failure = MismatchError(bad) if bad else None
+                    failure = _earlier(failure, MismatchError(bad)) if bad else failure
                 free.append(slot)
             words[ring.cq_head] = head
             log.relieve()
@@ -203,6 +203,13 @@ class QueueLane:
 
     def close(self) -> None:
         self._ring.close()
+
+
+def _earlier(
+    first: TransferError | MismatchError | None, second: TransferError | MismatchError
+) -> TransferError | MismatchError:
+    """Of blocks that were under way together, the one with the lower offset."""
+    return second if first is None or second.offset < first.offset else first
 
 
 def _failure(offset: int, result: int) -> TransferError:

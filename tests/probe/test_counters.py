@@ -1,0 +1,119 @@
+"""Counters as the kernel prints them, by its own documentation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gdsctl.model.devices import Backing, Block, Mount
+from gdsctl.probe.counters import Counters, Reading, cached_bytes, nfs_bytes
+from gdsctl.source.opening import open_source
+
+# Documentation/block/stat.rst: read I/Os, merges, sectors, ticks, write I/Os, merges, sectors, ticks, ...
+STAT = "100 0 2048 50 10 0 4096 20 0 60 70 0 0 0 0 1 1\n"
+
+MOUNTSTATS = """\
+device 10.0.0.1:/a mounted on /mnt/a b with fstype nfs4 statvers=1.1
+\tbytes:\t1 2 3 4 5 6 7 8
+device 10.0.0.1:/kv mounted on /kv with fstype nfs statvers=1.1
+\topts:\trw,vers=3
+\tage:\t10
+\tbytes:\t100 200 3000 4000 50000 60000 7 8
+\txprt:\trdma 0 0 1
+"""
+
+NVFS = """\
+GDS Version: 1.11.0.15
+NVFS statistics(ver: 4.0)
+NVFS Driver(version: 2.20.5)
+Mellanox PeerDirect Supported: True
+IO stats: {state}, peer IO stats: Disabled
+Logging level: info
+
+Active Shadow-Buffer (MiB): 128
+Active Process: 1
+Batches\t\t\t\t: n=0 ok=0 err=0 Avg-Submit-Latency(usec)=0
+Reads\t\t\t\t: n={reads} ok={reads} err=0 readMiB=64 io_state_err=0
+Writes\t\t\t\t: n=0 ok=0 err=0 writeMiB=0 io_state_err=0 pg-cache=0 pg-cache-fail=0 pg-cache-eio=0
+Mmap\t\t\t\t: n=8 ok=8 err=0 munmap=8
+Bar1-map\t\t\t: n=9 ok=9 err=0 free=9 callbacks=0 active=0 delay-frees=0
+Error\t\t\t\t: cpu-gpu-pages=0 sg-ext=0 dma-map=0 dma-ref=0
+Ops\t\t\t\t: Read=0 Write=0 BatchIO=0
+"""
+
+
+def tree(tmp_path: Path, files: dict[str, str]):
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return open_source(str(tmp_path))
+
+
+def test_sectors_are_512_bytes(tmp_path: Path) -> None:
+    source = tree(tmp_path, {"sys/dev/block/259:1/stat": STAT})
+    assert Counters(source, "read", device=(259, 1)).read(None, 0).device_bytes == 2048 * 512
+    assert Counters(source, "write", device=(259, 1)).read(None, 0).device_bytes == 4096 * 512
+
+
+@pytest.mark.parametrize("text", ["", "1 2", "1 2 x 4 5 6 y 8\n"])
+def test_a_damaged_stat_file_is_not_known(tmp_path: Path, text: str) -> None:
+    source = tree(tmp_path, {"sys/dev/block/259:1/stat": text})
+    assert Counters(source, "read", device=(259, 1)).read(None, 0) == Reading()
+
+
+def test_the_drives_below_an_array(tmp_path: Path) -> None:
+    files = {f"sys/class/block/nvme{n}n1/stat": STAT for n in (0, 1)}
+    files |= {"sys/dev/block/9:0/stat": STAT}
+    blocks = (
+        Block(name="md0", kind="md", slaves=("nvme0n1", "nvme1n1"), level="raid0"),
+        Block(name="nvme0n1"),
+        Block(name="nvme1n1"),
+    )
+    mount = Mount(target="/r", device="md0")
+    found = Counters(tree(tmp_path, files), "read", device=(9, 0), mount=mount, blocks=blocks).read(None, 0)
+    assert found.member_bytes == 2 * 2048 * 512
+
+
+def test_nfs_per_mount() -> None:
+    """nfs_iostat.h: normal read, normal written, direct read, direct written, server read, server written."""
+    assert nfs_bytes(MOUNTSTATS, "/kv", "read") == (3000, 50000)
+    assert nfs_bytes(MOUNTSTATS, "/kv", "write") == (4000, 60000)
+    assert nfs_bytes(MOUNTSTATS, "/elsewhere", "read") == (None, None)
+    assert nfs_bytes("", "/kv", "read") == (None, None)
+
+
+def test_a_port_counts_words_of_four_bytes(tmp_path: Path) -> None:
+    files = {
+        "sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data": "1000\n",
+        "sys/class/net/eth0/statistics/rx_bytes": "77\n",
+    }
+    mount = Mount(target="/kv", fstype="nfs", backing=Backing(kind="nfs", nics=("mlx5_0", "eth0")))
+    found = Counters(tree(tmp_path, files), "read", device=(0, 50), mount=mount).read(None, 0)
+    assert found.nic_bytes == 4000 + 77
+
+
+@pytest.mark.parametrize(("state", "blocks"), [("Enabled", 64), ("Disabled", None)])
+def test_disabled_statistics_of_nvidia_fs_are_not_zero(tmp_path: Path, state: str, blocks: int | None) -> None:
+    text = NVFS.format(state=state, reads=64 if blocks else 0)
+    found = Counters(tree(tmp_path, {"proc/driver/nvidia-fs/stats": text}), "read", device=(1, 1)).read(None, 0)
+    assert found.nvfs_blocks == blocks
+    assert found.nvfs_maps == 9
+
+
+def test_what_was_added() -> None:
+    before = Reading(device_bytes=10, nic_bytes=100, cached_bytes=50)
+    after = Reading(device_bytes=30, nic_bytes=90, cached_bytes=20, nvfs_maps=4)
+    assert after.since(before) == Reading(device_bytes=20, nic_bytes=None, cached_bytes=0, nvfs_maps=None)
+
+
+def test_pages_that_were_written_buffered_are_in_the_cache(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_bytes(b"x" * 100_000)
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        assert cached_bytes(descriptor, 100_000) == 100_000
+    finally:
+        os.close(descriptor)

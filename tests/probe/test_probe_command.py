@@ -1,0 +1,235 @@
+"""`gdsctl probe` as a user runs it: documents, exit codes, and nothing left behind however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gdsctl.cli import run
+from gdsctl.errors import RefusedError
+from gdsctl.probe.target import create
+from gdsctl.render.schemas import schema
+
+COMMAND = [sys.executable, "-m", "gdsctl", "probe"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    try:
+        descriptor, _ = create(str(tmp_path))
+    except RefusedError:
+        pytest.skip("the temporary folder's file system has no O_DIRECT")
+    os.close(descriptor)
+    return tmp_path
+
+
+def gdsctl(*arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False, **more
+    )
+
+
+def test_the_document(folder: Path) -> None:
+    done = gdsctl(
+        folder, "--size", "8M", "--bs", "64k", "--rw", "randwrite", "--verify", "--engine", "posix", "--format", "json"
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    jsonschema.validate(found, schema("probe"))
+    assert found["bytes"] == 8 << 20
+    assert found["iops"] == pytest.approx(128 / found["seconds"], rel=0.01)
+    assert found["throughput_gbs"] == pytest.approx((8 << 20) / found["seconds"] / 1e9, abs=1e-4)
+    assert (found["engine"], found["rw"], found["block_bytes"], found["threads"]) == ("posix", "randwrite", 65536, 1)
+    assert found["gpus"] == []
+    assert found["verify"] == {
+        "ok": True, "seed": 1, "bytes": 8 << 20, "first_bad_offset": None, "kind": None, "found": None,
+    }  # fmt: skip
+    latency = found["latency_us"]
+    ordered = [latency[name] for name in ("min", "p50", "p90", "p99", "p99_9", "max")]
+    assert ordered == sorted(ordered)
+    assert os.listdir(folder) == []
+
+
+def test_auto_says_why(folder: Path) -> None:
+    done = gdsctl(folder, "--size", "1M", "--format", "json")
+    found = json.loads(done.stdout)
+    if found["engine"] == "posix":
+        assert found["engine_because"].startswith("auto: ")
+
+
+@pytest.mark.parametrize("engine", ["cufile", "bounce"])
+def test_without_a_gpu_one_line_and_exit_3(folder: Path, engine: str) -> None:
+    if os.path.exists("/dev/nvidiactl"):
+        pytest.skip("there is a GPU")
+    done = gdsctl(folder, "--engine", engine, "--size", "1M")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.count("\n") == 1
+    assert "settle with: nvidia-smi" in done.stderr
+
+
+def test_a_gpus_route_demanded_on_host_memory(folder: Path) -> None:
+    done = gdsctl(folder, "--engine", "posix", "--size", "1M", "--require-path", "nvidia-fs")
+    taken = done.returncode
+    assert taken in (1, 3)  # 3 where this file system tells nothing of itself
+    assert "nvidia-fs" in done.stderr if taken == 1 else "settle with" in done.stderr
+
+
+def test_tmpfs_is_seen_through() -> None:
+    """It takes O_DIRECT from Linux 6.6 on, and keeps every byte in the page cache."""
+    if not os.path.isdir("/dev/shm"):
+        pytest.skip("no /dev/shm")
+    done = gdsctl("/dev/shm", "--engine", "posix", "--size", "1M", "--require-path", "host-direct")
+    if "does not do direct I/O" in done.stderr:
+        assert done.returncode == 5
+    else:
+        assert done.returncode == 1
+        assert "the path was mixed" in done.stderr
+
+
+def test_sweep_and_workload(folder: Path) -> None:
+    found = json.loads(
+        gdsctl(folder, "--size", "32M", "--workload", "kv-cache", "--bs", "4M", "--format", "json").stdout
+    )
+    assert [(row["operation"], row["threads"], row["requests"]) for row in found["requests"]] == [
+        (operation, threads, 8) for threads in (1, 2, 4, 8) for operation in ("store", "retrieve")
+    ]
+    done = gdsctl(folder, "--sweep", "--duration", "0.2", "--size", "16M", "--engine", "posix")
+    assert done.returncode == 0
+    for size in ("4 KiB", "64 KiB", "1 MiB", "4 MiB", "16 MiB"):
+        assert f"{size} " in done.stdout
+    assert "█" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--bs", "1000"],
+        ["--bs", "128M"],
+        ["--bs", "x"],
+        ["--threads", "0"],
+        ["--duration", "-1"],
+        ["--size", "1k"],
+        ["--gpu", "x"],
+        ["--verify", "--allow-existing"],
+        ["--rw", "scribble"],
+        ["--workload", "kv-cache", "--sweep"],
+    ],
+)
+def test_usage(folder: Path, arguments: list[str]) -> None:
+    assert run(["probe", str(folder), *arguments]) == 2
+
+
+def test_an_existing_file(folder: Path) -> None:
+    file = folder / "data"
+    content = os.urandom(2 << 20)
+    with file.open("wb") as stream:
+        stream.write(content)
+        os.fsync(stream.fileno())
+    refused = gdsctl(file, "--engine", "posix")
+    assert refused.returncode == 2
+    assert "--allow-existing" in refused.stderr
+    assert gdsctl(file, "--engine", "posix", "--allow-existing", "--rw", "write").returncode == 2
+    assert gdsctl(file, "--engine", "posix", "--allow-existing").returncode == 0
+    assert file.read_bytes() == content
+
+
+def test_a_limit_on_file_size_ends_with_its_name(folder: Path) -> None:
+    """Stands for a full disk: the system refuses in the middle of it. EFBIG, since SIGXFSZ is ignored by Python."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, 4 << 20))
+
+    done = gdsctl(folder, "--size", "64M", "--rw", "write", "--engine", "posix", preexec_fn=limit)
+    assert done.returncode == 5
+    assert "EFBIG" in done.stderr
+    assert os.listdir(folder) == []
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    image, mount = tmp_path / "image", tmp_path / "mount"
+    mount.mkdir()
+    with image.open("wb") as stream:
+        stream.truncate(32 << 20)
+    made = subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], capture_output=True, check=False) if _root() else None
+    if made is None or made.returncode or subprocess.run(["mount", "-o", "loop", image, mount], check=False).returncode:
+        pytest.skip("no loop mounts here")
+    try:
+        done = gdsctl(mount, "--size", "1G", "--rw", "write", "--engine", "posix")
+        assert done.returncode == 5
+        assert "must stay free" in done.stderr
+        done = gdsctl(mount, "--size", "4M", "--rw", "write", "--engine", "posix", "--require-path", "host-direct")
+        assert done.returncode in (0, 3), done.stderr  # 3: too busy a machine to tell its sectors from others'
+        assert os.listdir(mount) == ["lost+found"]
+    finally:
+        subprocess.run(["umount", mount], check=True)
+
+
+def _root() -> bool:
+    return os.geteuid() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted(folder: Path, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, folder, "--size", "16M", "--rw", "write", "--duration", "60", "--engine", "posix"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _until_it_works(process)
+    process.send_signal(number)
+    out, said = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert said == "gdsctl: interrupted\n"
+    assert os.listdir(folder) == []
+
+
+def _until_it_works(process: subprocess.Popen[str]) -> None:
+    """Until its transfers show: it holds a deleted file open, and has more threads than one."""
+    for _ in range(600):
+        links = [os.path.realpath(f"/proc/{process.pid}/fd/{name}") for name in os.listdir(f"/proc/{process.pid}/fd")]
+        if any("(deleted)" in link for link in links) and len(os.listdir(f"/proc/{process.pid}/task")) > 1:
+            return
+        time.sleep(0.05)
+    pytest.fail("the probe never began")
+
+
+KILLS = int(os.environ.get("GDSCTL_KILLS", "2"))
+
+
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_killed_at_any_moment_nothing_stays(folder: Path, seed: int) -> None:
+    """SIGKILL, which nobody can handle: the file has no name, so the kernel frees it. GDSCTL_KILLS=200 for more."""
+    process = subprocess.Popen(
+        [
+            *COMMAND,
+            folder,
+            "--size",
+            "16M",
+            "--rw",
+            ("read", "write")[seed % 2],
+            "--duration",
+            "9",
+            "--engine",
+            "posix",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    time.sleep(random.Random(seed).uniform(0, 2.5))  # noqa: S311 -- any moment will do
+    process.kill()
+    process.wait()
+    assert os.listdir(folder) == []

@@ -1,0 +1,158 @@
+"""The table of verdicts over simulated evidence: each row has a run that meets it, and why that is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gdsctl.probe.counters import Reading
+from gdsctl.probe.engine import CufileCounts
+from gdsctl.probe.verdict import TABLE, Observed, judge
+
+MIB = 1 << 20
+BLOCKS = 1000
+BYTES = BLOCKS * MIB
+
+
+def seen(engine: str = "posix", counters: dict[str, Any] | None = None, **more: Any) -> Observed:
+    """1000 blocks of 1 MiB were read, each of another part of the file."""
+    return Observed(
+        engine=engine,  # type: ignore[arg-type] # literals, spelled in the table below
+        direction="read",
+        bytes=more.pop("bytes", BYTES),
+        blocks=BLOCKS,
+        distinct_bytes=BYTES,
+        counters=Reading(**(counters or {})),
+        **more,
+    )
+
+
+def counts(nvidia_fs: int = 0, p2p: int = 0, posix: int = 0, total: int = BLOCKS) -> CufileCounts:
+    return CufileCounts(nvidia_fs=nvidia_fs, p2p=p2p, posix=posix, total=total)
+
+
+EMPTY_CACHE = {"cached_bytes": 0}
+
+CASES: dict[str, tuple[Observed, str, str]] = {
+    # Nothing was moved, so nothing went anywhere.
+    "nothing-moved": (seen(bytes=0), "unknown", "unknown"),
+    # Both count every block for themselves. One of them may have counted another process's.
+    "cufile-against-nvidia-fs": (
+        seen("cufile", {"nvfs_blocks": BLOCKS}, cufile=counts(posix=BLOCKS)),
+        "unknown",
+        "unknown",
+    ),
+    # The driver counts all processes' blocks, so it cannot have seen fewer than ours.
+    "nvidia-fs-without-its-driver": (
+        seen("cufile", {"nvfs_blocks": 10}, cufile=counts(nvidia_fs=BLOCKS)),
+        "unknown",
+        "unknown",
+    ),
+    # DMA to the GPU leaves no pages behind; a quarter of the file is there.
+    "direct-in-the-page-cache": (
+        seen("cufile", {"cached_bytes": BYTES // 4}, cufile=counts(nvidia_fs=BLOCKS)),
+        "mixed",
+        "likely",
+    ),
+    # 1000 MiB came, the disk gave 400, the page cache has none: something in between is not known.
+    "storage-did-not-move": (seen(counters={**EMPTY_CACHE, "device_bytes": 400 * MIB}), "unknown", "unknown"),
+    # A tmpfs, or ext4 with data=journal: O_DIRECT was accepted and ignored.
+    "host-buffered": (seen(counters={"cached_bytes": BYTES}), "mixed", "certain"),
+    # The flag is not on the open file.
+    "host-not-direct": (seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, direct=False), "mixed", "certain"),
+    # The one proof: no page, and as many bytes from the device.
+    "host-proven": (seen(counters={**EMPTY_CACHE, "device_bytes": BYTES + MIB}), "host-direct", "certain"),
+    # Three times the bytes: others use the disk, which takes the exactness from the proof.
+    "host-busy-storage": (seen(counters={**EMPTY_CACHE, "device_bytes": 3 * BYTES}), "host-direct", "likely"),
+    # A network file system without counters: the empty cache alone speaks.
+    "host-no-storage-counter": (seen(counters=EMPTY_CACHE), "host-direct", "likely"),
+    # Someone else's file: the kernel does not tell what is cached of it.
+    "host-no-cache-reading": (seen(counters={"device_bytes": BYTES}), "host-direct", "likely"),
+    # Neither is known.
+    "host-undecided": (seen(), "unknown", "unknown"),
+    # The library itself says it used two ways (unaligned ends, say).
+    "cufile-several": (seen("cufile", cufile=counts(nvidia_fs=900, posix=100)), "mixed", "certain"),
+    # Compat mode.
+    "cufile-posix": (seen("cufile", EMPTY_CACHE, cufile=counts(posix=BLOCKS)), "compat", "certain"),
+    # Two independent counts agree.
+    "cufile-nvidia-fs-confirmed": (
+        seen("cufile", {"nvfs_blocks": BLOCKS}, cufile=counts(nvidia_fs=BLOCKS)),
+        "nvidia-fs",
+        "certain",
+    ),
+    # One count, and no way back.
+    "cufile-nvidia-fs-strict": (
+        seen("cufile", cufile=counts(nvidia_fs=BLOCKS), compat_allowed=False),
+        "nvidia-fs",
+        "certain",
+    ),
+    # One count.
+    "cufile-nvidia-fs": (seen("cufile", cufile=counts(nvidia_fs=BLOCKS), compat_allowed=True), "nvidia-fs", "likely"),
+    # The library counts C2C as peer-to-peer; the GPU tells them apart.
+    "cufile-c2c": (seen("cufile", cufile=counts(p2p=BLOCKS), c2c=True), "c2c", "certain"),
+    "cufile-p2pdma": (seen("cufile", cufile=counts(p2p=BLOCKS), c2c=False), "p2pdma", "certain"),
+    "cufile-p2p": (seen("cufile", cufile=counts(p2p=BLOCKS)), "p2pdma", "likely"),
+    # 400 blocks have a path, 600 have none.
+    "cufile-partly-counted": (seen("cufile", cufile=counts(nvidia_fs=400)), "unknown", "unknown"),
+    # An older library: the driver counted, and compat was forbidden.
+    "strict-nvidia-fs": (seen("cufile", {"nvfs_blocks": BLOCKS}, compat_allowed=False), "nvidia-fs", "certain"),
+    "counted-nvidia-fs": (seen("cufile", {"nvfs_blocks": BLOCKS}, compat_allowed=True), "nvidia-fs", "likely"),
+    # WekaFS: no module of NVIDIA's moves the bytes, the NIC writes to the GPU.
+    "strict-user-rdma": (
+        seen("cufile", {"nic_bytes": BYTES}, compat_allowed=False, user_rdma=True),
+        "rdma",
+        "likely",
+    ),
+    # Direct, and not by nvidia-fs, which maps a buffer before it can use it.
+    "strict-not-nvidia-fs": (
+        seen("cufile", {"nvfs_maps": 0}, compat_allowed=False, c2c=False),
+        "p2pdma",
+        "likely",
+    ),
+    # Direct, but which way is anyone's guess.
+    "strict-which": (seen("cufile", compat_allowed=False), "unknown", "unknown"),
+    # An older library with compat mode: the mode that was asked for is no evidence.
+    "cufile-undecided": (seen("cufile", EMPTY_CACHE, compat_allowed=True), "unknown", "unknown"),
+}
+
+
+def test_every_row_has_a_case() -> None:
+    assert list(CASES) == [row.name for row in TABLE]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_row(name: str) -> None:
+    run, verdict, confidence = CASES[name]
+    first = next(row.name for row in TABLE if row.holds(run))
+    assert first == name
+    taken = judge(run)
+    assert (taken.verdict, taken.confidence) == (verdict, confidence)
+    assert taken.because
+    assert taken.evidence
+
+
+def test_counters_that_are_off_are_not_zeros() -> None:
+    """nvidia-fs with rw_stats_enabled=0 prints 0; as None it neither confirms nor contradicts."""
+    off = judge(seen("cufile", {"nvfs_blocks": None, "nvfs_maps": 4}, cufile=counts(nvidia_fs=BLOCKS)))
+    assert off.verdict == "nvidia-fs"
+    assert {piece.value for piece in off.evidence if piece.fact == "blocks by nvidia-fs"} == {"not counted"}
+
+
+def test_library_statistics_that_count_nothing_are_off() -> None:
+    assert judge(seen("cufile", cufile=counts(total=0), compat_allowed=True)).verdict == "unknown"
+
+
+def test_direct_on_a_machine_with_c2c() -> None:
+    assert judge(seen("cufile", {"nvfs_maps": 0}, compat_allowed=False, c2c=True)).verdict == "c2c"
+
+
+def test_nfs_own_counter_goes_before_the_disks() -> None:
+    """The mount's O_DIRECT counter is the mount's alone."""
+    taken = judge(seen(counters={**EMPTY_CACHE, "nfs_direct_bytes": BYTES, "nfs_server_bytes": BYTES}))
+    assert (taken.verdict, taken.confidence) == ("host-direct", "certain")
+
+
+@pytest.mark.parametrize("cached", [0.02, 0.04])
+def test_a_little_in_the_cache_decides_nothing(cached: float) -> None:
+    assert judge(seen(counters={"cached_bytes": int(cached * BYTES), "device_bytes": BYTES})).verdict == "unknown"
