@@ -247,7 +247,7 @@ def _tree(report: Report) -> RenderableType:
     parts: list[RenderableType] = []
     for root in roots:
         tree = Tree(Text(f"{safe(root.replace('root ', 'root bus ').replace('None', '?'))}"), guide_style="dim")
-        _grow(tree, children, root, devices, names, on_path)
+        _grow(tree, children, root, devices, names, on_path=on_path)
         parts.append(tree)
     return Group(*parts)
 
@@ -258,6 +258,7 @@ def _grow(
     root: str,
     devices: dict[str, PciDevice],
     names: dict[str, str],
+    *,
     on_path: set[str],
 ) -> None:
     """`on_path`: ports that redirect between a GPU and a peer; elsewhere an ACS bit is only noted."""
