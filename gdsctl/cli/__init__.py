@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from typing import TextIO
 
 from gdsctl.errors import GdsctlError
 
@@ -16,12 +18,14 @@ def main(argv: list[str] | None = None) -> None:
 def run(argv: list[str]) -> int:
     """One invocation; every ending is an exit code and, where it is an error, one line on stderr."""
     try:
+        _prepare_streams()
         if argv == ["--version"]:
             _print_version()
-            return 0
-        from gdsctl.cli.app import invoke
+            code = 0
+        else:
+            from gdsctl.cli.app import invoke
 
-        code = invoke(argv)
+            code = invoke(argv)
         sys.stdout.flush()
     except GdsctlError as error:
         _say(str(error))
@@ -30,13 +34,18 @@ def run(argv: list[str]) -> int:
         _say("interrupted")
         return 130
     except BrokenPipeError:
-        _swallow_stdout()
+        _swallow(sys.stdout)
         return 0
     except OSError as error:
-        _swallow_stdout()
+        _swallow(sys.stdout)
         _say(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
         return 5
     except Exception as fault:  # noqa: BLE001 -- the last line of defence: no user sees a traceback
+        if (
+            isinstance(fault, MemoryError) or str(fault) == "can't start new thread"
+        ):  # a RuntimeError is all Python says
+            _say(f"the system gives no more: {str(fault) or 'out of memory'}")
+            return 5
         return _fault(fault)
     return code
 
@@ -50,12 +59,33 @@ def _print_version() -> None:
 def _say(message: str) -> None:
     from gdsctl.render.safe_text import safe
 
-    sys.stderr.write(f"gdsctl: {safe(message)}\n")
+    try:
+        sys.stderr.write(f"gdsctl: {safe(message)}\n")
+        sys.stderr.flush()
+    except OSError:  # standard error takes nothing: the exit code still tells
+        _swallow(sys.stderr)
 
 
-def _swallow_stdout() -> None:
-    """Standard output takes no more (`| head`, a full disk): keep the interpreter from complaining when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _prepare_streams() -> None:
+    """Stand-ins for standard streams that the caller closed (`>&-`), or the next file opened would become one of them.
+
+    Reading and writing then fail as on the closed ones (EBADF), for each is opened for the other direction; what goes
+    to standard error is lost.
+    """
+    for number, (name, flags) in enumerate((("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, flags)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, "r" if name == "stdin" else "w", encoding="utf-8", closefd=False))  # noqa: SIM115 -- lives as long as the process
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a locale of ASCII: no sign that it lacks may end a report
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _swallow(stream: TextIO) -> None:
+    """A stream takes no more (`| head`, a full disk): keep the interpreter from complaining when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _fault(fault: Exception) -> int:
@@ -65,7 +95,7 @@ def _fault(fault: Exception) -> int:
     text = "".join(traceback.format_exception(fault))
     try:
         descriptor, path = tempfile.mkstemp(prefix="gdsctl-fault-", suffix=".txt")
-        with os.fdopen(descriptor, "w") as stream:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
         where = f"the traceback is in {path}"
     except OSError:

@@ -8,6 +8,7 @@ import typer
 import typer.main
 
 from gdsctl.cli import app_command, diff, explain, inspect, lint, parse, plan, probe, schema, size, snapshot, verify
+from gdsctl.cli.command import Command
 from gdsctl.errors import UsageError
 
 # typer carries its own click from 0.26 on and uses the installed one before: its public subclass leads to either.
@@ -38,18 +39,18 @@ def _root(
         raise typer.Exit
 
 
-app.command("inspect")(inspect.inspect)
-app.command("plan")(plan.plan)
-app.command("verify")(verify.verify)
-app.command("probe")(probe.probe)
+app.command("inspect", cls=Command)(inspect.inspect)
+app.command("plan", cls=Command)(plan.plan)
+app.command("verify", cls=Command)(verify.verify)
+app.command("probe", cls=Command)(probe.probe)
 app.add_typer(snapshot.app, name="snapshot")
-app.command("lint")(lint.lint)
-app.command("parse")(parse.parse)
-app.command("app")(app_command.app)
-app.command("size")(size.size)
-app.command("diff")(diff.diff)
-app.command("explain")(explain.explain)
-app.command("schema")(schema.schema)
+app.command("lint", cls=Command)(lint.lint)
+app.command("parse", cls=Command)(parse.parse)
+app.command("app", cls=Command)(app_command.app)
+app.command("size", cls=Command)(size.size)
+app.command("diff", cls=Command)(diff.diff)
+app.command("explain", cls=Command)(explain.explain)
+app.command("schema", cls=Command)(schema.schema)
 
 
 def invoke(argv: list[str]) -> int:

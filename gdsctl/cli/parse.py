@@ -49,6 +49,8 @@ def _bytes(file: str) -> bytes:
                 raw = stream.read(_LIMIT + 1)
     except FileNotFoundError:
         raise InputError("no such file", path=file) from None
+    except IsADirectoryError:
+        raise InputError("is a directory", path=file) from None
     except OSError as error:
         raise RefusedError(f"{file}: {error.strerror}") from error
     if len(raw) > _LIMIT:

@@ -119,6 +119,7 @@ def _code(report: PlanReport) -> int:
 def _write(folder: str, contents: dict[str, str], *, force: bool) -> None:
     """All of them or, where one would overwrite a file that differs, none."""
     from gdsctl.render.documents import write_atomically
+    from gdsctl.render.safe_text import safe
 
     try:
         os.makedirs(folder, exist_ok=True)
@@ -130,7 +131,7 @@ def _write(folder: str, contents: dict[str, str], *, force: bool) -> None:
         raise UsageError(f"{folder} holds other contents in {names}; --force overwrites")
     for name, text in contents.items():
         write_atomically(os.path.join(folder, name), text.encode())
-    sys.stderr.write(f"gdsctl: wrote {', '.join(contents)} into {folder}\n")
+    sys.stderr.write(f"gdsctl: wrote {', '.join(contents)} into {safe(folder)}\n")
 
 
 def _differs(path: str, text: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Optional
 import typer
 import typer.core
 
+from gdsctl.cli.command import Command
 from gdsctl.cli.options import Snapshot
 from gdsctl.errors import UsageError
 
@@ -37,7 +38,7 @@ def _text(what: str) -> Any:
     return typer.Option(metavar="F", help=f"A file that holds {what}.", show_default=False)
 
 
-@app.command("capture")
+@app.command("capture", cls=Command)
 def capture(
     out: Annotated[
         Optional[str],
@@ -67,10 +68,10 @@ def capture(
     from gdsctl.source.opening import open_source
 
     pipeline.capture(open_source(snapshot), out, redact=redact)
-    sys.stderr.write(f"gdsctl: wrote {out}; look at it with: gdsctl inspect --snapshot {out}\n")
+    _tell(out)
 
 
-@app.command("assemble")
+@app.command("assemble", cls=Command)
 def assemble(  # noqa: PLR0917 -- typer needs one parameter an option
     out: Annotated[str, typer.Argument(help="A folder to make, or an archive.", show_default=False)],
     lspci: Annotated[Optional[str], _text("`lspci -D -vvv -nn` (as root) or a dump")] = None,
@@ -110,6 +111,13 @@ def assemble(  # noqa: PLR0917 -- typer needs one parameter an option
         files=[_pair(text, "--file /ABS/PATH=F") for text in file or ()],
         commands=[_pair(text, "--command NAME=F") for text in command or ()],
     )
+    _tell(out)
+
+
+def _tell(out: str) -> None:
+    from gdsctl.render.safe_text import safe
+
+    sys.stderr.write(f"gdsctl: wrote {safe(out)}; look at it with: gdsctl inspect --snapshot {safe(out)}\n")
 
 
 def _pair(text: str, form: str) -> tuple[str, str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import re
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -60,32 +63,46 @@ def deliver(text: str | Iterable[str], output: str | None) -> None:
     """
     pieces = (text,) if isinstance(text, str) else text
     if output is None or output == "-":
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding != "utf-8":
+            sys.stdout.reconfigure(
+                encoding="utf-8"
+            )  # JSON that leaves a program is UTF-8 in every locale: RFC 8259, 8.1
         sys.stdout.writelines(pieces)
         sys.stdout.flush()
         return
     write_atomically(output, (piece.encode() for piece in pieces))
 
 
-def write_atomically(path: str, content: bytes | Iterable[bytes], mode: int = 0o644) -> None:
-    """Write beside the target, flush to the disk, rename. A link as target is followed, so that it stays a link."""
+def write_atomically(path: str, content: bytes | Iterable[bytes]) -> None:
+    """Write beside the target, flush to the disk, rename. A link as target is followed, so that it stays a link.
+
+    A file that stood there keeps its mode and, where the system lets it, its owner; a new one gets what the umask leaves.
+    """
     pieces = (content,) if isinstance(content, bytes) else content
-    target = os.path.realpath(path)
-    folder = os.path.dirname(target)
     temporary = None
     try:
-        if os.path.exists(target):
-            if os.path.isdir(target):
-                raise RefusedError(f"{path}: is a directory")
-            if not os.path.isfile(target):  # /dev/stdout, a named pipe: nothing to replace
-                with open(target, "wb") as stream:
-                    stream.writelines(pieces)
-                return
-            mode = os.stat(target).st_mode & 0o777
+        target = os.path.realpath(path)
+        folder = os.path.dirname(target)
+        already_open = _descriptor(path)
+        if already_open is not None:
+            with os.fdopen(os.dup(already_open), "wb") as stream:
+                stream.writelines(pieces)
+            return
+        if os.path.isdir(target) or path.endswith("/"):
+            raise RefusedError(f"{path}: is a directory")
+        before = os.stat(target) if os.path.exists(target) else None
+        if before is not None and not stat.S_ISREG(before.st_mode):  # a named pipe, /dev/null: nothing to replace
+            with open(target, "wb") as stream:
+                stream.writelines(pieces)
+            return
         import tempfile
 
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)}.", dir=folder)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)[:100]}.", dir=folder)
         with os.fdopen(descriptor, "wb") as stream:
-            os.fchmod(descriptor, mode)
+            if before is not None:
+                with contextlib.suppress(PermissionError):
+                    os.fchown(descriptor, before.st_uid, before.st_gid)
+            os.fchmod(descriptor, 0o666 & ~_umask() if before is None else before.st_mode & 0o777)
             stream.writelines(pieces)
             stream.flush()
             os.fsync(descriptor)
@@ -102,6 +119,20 @@ def write_atomically(path: str, content: bytes | Iterable[bytes], mode: int = 0o
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def _descriptor(path: str) -> int | None:
+    """The number behind /dev/stdout and the like: what is open there goes on where it stands, a file under `>>` too."""
+    name = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}.get(path, path)
+    match = re.fullmatch(r"/(?:dev|proc/self)/fd/([0-9]{1,9})", name)
+    return int(match[1]) if match else None
+
+
+def _umask() -> int:
+    """Only setting it tells it: umask(2)."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 ENCODERS = {"json": to_json, "yaml": to_yaml}
