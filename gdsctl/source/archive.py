@@ -239,6 +239,8 @@ _MAGIC: tuple[tuple[bytes, Callable[[IO[bytes]], _Readable]], ...] = (
 
 
 def _unpacked(raw: IO[bytes]) -> tuple[IO[bytes], _Readable]:
+    if not raw.seekable():
+        raise InputError("a pipe or a terminal, not a file: write the archive to a file first")
     start = raw.read(_BLOCK)
     raw.seek(0)
     for magic, opened in _MAGIC:

@@ -61,6 +61,7 @@ class SnapshotSource:
     def __init__(self, files: Files, path: str) -> None:
         """`files`: the raw tree that holds manifest.json; `path`: what the user called it, for errors."""
         self._files = files
+        _refuse_links(files, path)
         self._manifest = manifest_of(files, path)
         self._tree = Tree(Below(files, "root"))
         self._path = path
@@ -212,6 +213,13 @@ def manifest_of(files: Files, path: str) -> Manifest:
         return msgspec.json.decode(raw, type=Manifest)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(f"manifest.json: {error}", path=path) from error
+
+
+def _refuse_links(files: Files, path: str) -> None:
+    """Below `root` a link stays inside; one in place of a snapshot's own parts would lead out of it."""
+    for name in sorted({"manifest.json", "root", "commands", "nvml.json"}.intersection(files.listing(""))):
+        if files.kind(name) == "link":
+            raise InputError(f"{name} is a link, which no snapshot has there", path=path)
 
 
 class _Version(msgspec.Struct):

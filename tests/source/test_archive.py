@@ -313,3 +313,14 @@ def test_memory_stays_near_what_is_kept(tmp_path):
     tracemalloc.stop()
     assert files.content("sys/devices/pci0000:00/0000:00:01.0/0001:f3:00.0/attribute_7") == b"7\n"
     assert peak < 9_000_000
+
+
+def test_a_pipe_is_told(tmp_path):
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, tar_of(("sys/x", b"1"))[:4096])
+        with pytest.raises(InputError, match="pipe"):
+            open_archive(f"/dev/fd/{reader}")
+    finally:
+        os.close(reader)
+        os.close(writer)

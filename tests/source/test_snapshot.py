@@ -335,3 +335,14 @@ def test_a_real_capture_survives_recording(shared, tmp_path):
                 assert now.status == was.status, (verb, path)
             else:
                 assert now == was, (verb, path)
+
+
+@pytest.mark.parametrize("part", ["root", "commands", "manifest.json", "nvml.json"])
+def test_no_part_of_a_snapshot_leads_out_of_it(tmp_path, recorder, part):
+    write_snapshot(recorder, str(tmp_path / "s"))
+    place = tmp_path / "s" / part
+    if place.exists():
+        place.rename(tmp_path / "outside")
+    place.symlink_to("../outside")
+    with pytest.raises(InputError, match=f"{part} is a link"):
+        open_source(str(tmp_path / "s"))
