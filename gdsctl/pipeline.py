@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # planning loads the YAML reader, which no other command want
     from gdsctl.plan.documents import PlanReport, VerifyReport
     from gdsctl.plan.intent import Mode, Wanted
 
+_PLACE = " on this machine"
 _WORTH_PROCESSES = 8  # starting them costs about as much as two snapshots
 _KEYED = {
     "pci/devices": "address",
@@ -201,15 +202,23 @@ def _state(spec: str) -> State:
 
 def lint(source: Source, version: str | None) -> LintReport:
     """The two files that the node's library would merge, and its environment, as the `lint` document."""
+    from gdsctl.assess import cufile_lint
     from gdsctl.assess.config import Config
-    from gdsctl.assess.cufile_lint import lint as judge
     from gdsctl.assess.lint_report import LintReport
 
     node = collect(source)
     config = node.gds.cufile_config
     layers = [(path, text) for path, text in config.texts.items()]
     asked = version or Config.of(node).version
-    problems = judge(layers, version=asked, env=config.env, node=node, kind_of=functools.partial(_kind, source))
+    look = functools.partial(kind, source)
+    problems = cufile_lint.lint(
+        layers,
+        version=asked,
+        env=config.env,
+        node=node,
+        kind_of=look,
+        place=_PLACE if node.source.kind == "live" else "",
+    )
     gap = node.gap("gds", "cufile_config/files") if config.files is None else None
     return LintReport(
         tool=tool(),
@@ -217,11 +226,12 @@ def lint(source: Source, version: str | None) -> LintReport:
         files=tuple(config.texts),
         unread=gap.detail if gap is not None else None,
         denied=gap is not None and gap.reason == "denied",
+        unseen=cufile_lint.unseen(layers, version=asked, node=node, kind_of=look),
         problems=problems,
     )
 
 
-def _kind(source: Source, path: str) -> PathKind | None:
+def kind(source: Source, path: str) -> PathKind | None:
     """What a path is on the machine behind a source; None where that is not known."""
     if not path.startswith("/") or "\0" in path:
         return None
@@ -236,10 +246,17 @@ def _kind(source: Source, path: str) -> PathKind | None:
     return "other" if names.status in ("error", "absent") else None
 
 
-def lint_text(path: str, text: str, version: str | None) -> LintReport:
-    """One file as the `lint` document; paths in it are not looked for."""
-    from gdsctl.assess.cufile_lint import lint as judge
+def lint_text(path: str, text: str, version: str | None, machine: Source | None) -> LintReport:
+    """One file as the `lint` document. `machine`: where the paths in it are looked for, None: nowhere."""
+    from gdsctl.assess import cufile_lint
     from gdsctl.assess.lint_report import LintReport
 
-    problems = judge([(path, text)], version=version, env={})
-    return LintReport(tool=tool(), gds_version=version, files=(path,), problems=problems)
+    look = functools.partial(kind, machine) if machine is not None else None
+    layers = [(path, text)]
+    return LintReport(
+        tool=tool(),
+        gds_version=version,
+        files=(path,),
+        unseen=cufile_lint.unseen(layers, version=version, kind_of=look),
+        problems=cufile_lint.lint(layers, version=version, env={}, kind_of=look, place=_PLACE),
+    )

@@ -36,7 +36,13 @@ class Config(Record, frozen=True, kw_only=True):
             known=True,
             version=version,
             result=cufile_merge.merge(layers, found.env, version),
-            problems=lint(layers, version=version, env=found.env, node=node),
+            problems=lint(
+                layers,
+                version=version,
+                env=found.env,
+                node=node,
+                kind_of=lambda path: "absent" if found.paths.get(path) is False else None,
+            ),
         )
 
     @property

@@ -31,6 +31,7 @@ _DIRECT, _BUFFER = "properties.max_direct_io_size_kb", "properties.per_buffer_ca
 _SIZES, _COUNTS = "properties.posix_pool_slab_size_kb", "properties.posix_pool_slab_count"
 _SLABS = "properties.gpu_bounce_buffer_slab_config"
 _ADDRESSES = "rdma_dev_addr_list"
+_CONFIGURATION = ("cufile_config/files", "cufile_config/env")
 
 
 def lint(
@@ -40,6 +41,7 @@ def lint(
     env: Mapping[str, str],
     node: Node | None = None,
     kind_of: Callable[[str], PathKind | None] | None = None,
+    place: str = "",
 ) -> tuple[Problem, ...]:
     """Problems of the files (path, text) in the order libcufile reads them, and of CUFILE_* variables.
 
@@ -51,7 +53,7 @@ def lint(
     found: dict[Problem, list[str]] = {}
     parsed = [read(path, text) for path, text in layers]
     for release in asked:
-        for problem in _problems(parsed, release, env, node, kind_of, certain=version is not None):
+        for problem in _problems(parsed, release, env, node, kind_of, place=place, certain=version is not None):
             releases = found.setdefault(problem, [])
             if not releases or releases[-1] != release:
                 releases.append(release)
@@ -81,6 +83,7 @@ def _problems(
     node: Node | None,
     kind_of: Callable[[str], PathKind | None] | None,
     *,
+    place: str,
     certain: bool,
 ) -> Iterator[Problem]:
     values: dict[str, Any] = {}
@@ -95,7 +98,7 @@ def _problems(
         yield from _emptied(layer, values, release)
         add(layer, release, values, origin)
         yield from _together(layer, values, release)
-        yield from _paths(layer, release, node, kind_of)
+        yield from _paths(layer, release, node, kind_of, place)
         yield from _addresses(layer, release, node)
     if len(whole) == len(parsed):
         yield from _in_the_end(whole, values, release, env, node)
@@ -615,9 +618,22 @@ def _named_twice(layers: Sequence[Layer], values: Mapping[str, Any], node: Node 
 # --- what the node tells ------------------------------------------------------------------------------------------
 
 
-def _paths(
-    layer: Layer, release: str, node: Node | None, kind_of: Callable[[str], PathKind | None] | None
-) -> Iterator[Problem]:
+def unseen(
+    layers: Sequence[tuple[str, str]],
+    *,
+    version: str | None,
+    node: Node | None = None,
+    kind_of: Callable[[str], PathKind | None] | None = None,
+) -> tuple[str, ...]:
+    """Paths that libcufile looks at when it reads the files, and of which it is not known whether they are there."""
+    kind, release = _kinds(node, kind_of), version or cufile_keys.releases()[-1].gds
+    parsed = [layer for path, text in layers if isinstance(layer := read(path, text), Layer)]
+    paths = dict.fromkeys(path for layer in parsed for _, _, path, _ in _named_paths(layer, release))
+    return tuple(path for path in paths if path and kind(path) is None)
+
+
+def _kinds(node: Node | None, kind_of: Callable[[str], PathKind | None] | None) -> Callable[[str], PathKind | None]:
+    """What a path is, by who looked and by the node's mounts and disks."""
     targets = {mount.target.rstrip("/") or "/" for mount in node.mounts} if node else set()
     disks = {block.name for block in node.block} if node else set()
 
@@ -630,6 +646,14 @@ def _paths(
             return "other" if disk[1] in disks else "absent"
         return told
 
+    return kind
+
+
+def _paths(
+    layer: Layer, release: str, node: Node | None, kind_of: Callable[[str], PathKind | None] | None, place: str
+) -> Iterator[Problem]:
+    targets = {mount.target.rstrip("/") or "/" for mount in node.mounts} if node else set()
+    kind = _kinds(node, kind_of)
     for key, pointer, path, wants_folder in _named_paths(layer, release):
         found = kind(path)
         if path == "" or found == "absent" or (wants_folder and found == "other"):
@@ -638,7 +662,7 @@ def _paths(
                 pointer,
                 id="cufile.missing-path",
                 severity="critical",
-                message=f"{key}: {path!r} is not {'a folder' if wants_folder else 'there'}; libcufile refuses the file",
+                message=f"{key}: {path!r} is not {'a folder' if wants_folder else 'there'}{place}; libcufile refuses the file",
                 remedy="Mount or create it for every process that uses cuFile, or take it out.",
                 fatal=True,
             )
@@ -794,7 +818,7 @@ def _environment(
             )
         elif name == "CUFILE_ENV_PATH_JSON" and text and text not in read_paths:
             known = node is not None and node.gds.cufile_config.files is not None
-            if node is not None and any(g.section == "gds" and g.field.startswith("cufile_config") for g in node.gaps):
+            if node is not None and any(g.section == "gds" and g.field in _CONFIGURATION for g in node.gaps):
                 known = False
             told = kind_of(text) if kind_of else None
             if told == "absent" or (told is None and known):

@@ -19,6 +19,7 @@ class LintReport(Record, frozen=True, kw_only=True):
     """`files`: those judged, in the order libcufile reads them; `gds_version` None: all releases were asked.
 
     `unread`: a file that the node's library may read and that could not be seen; `denied`: because of its permissions.
+    `unseen`: paths that the files name and of which it is not known whether they are there, so nothing is claimed.
     `problems` are those of the files as they stand, also where a corrected one was written.
     """
 
@@ -28,6 +29,7 @@ class LintReport(Record, frozen=True, kw_only=True):
     files: tuple[str, ...]
     unread: str | None = None
     denied: bool = False
+    unseen: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     corrected: Corrected | None = None
 

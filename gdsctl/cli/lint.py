@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from enum import Enum
@@ -11,8 +12,8 @@ from gdsctl.cli.options import NoColor, Output, Snapshot
 from gdsctl.errors import RefusedError, UndecidedError, UsageError
 
 if TYPE_CHECKING:
-    from gdsctl.assess.cufile_lint import PathKind
     from gdsctl.assess.lint_report import Corrected
+    from gdsctl.source.base import Source
 
 
 class LintFormat(str, Enum):
@@ -54,13 +55,15 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
 ) -> int:
     """Check a cufile.json as libcufile itself takes it: what it refuses, dies of, or ignores without a word.
 
-    Exit code 1 where there is anything worse than a warning.
+    The paths that FILE names are looked for on this machine, or nowhere where --gds-version says that FILE is meant for
+    another. Exit code 1 where there is anything worse than a warning.
     """
     import msgspec
 
     from gdsctl import pipeline
     from gdsctl.data import cufile_keys
     from gdsctl.render import documents
+    from gdsctl.source.opening import open_source
 
     if gds_version is not None:
         try:
@@ -76,12 +79,11 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
 
         # A byte that is no UTF-8 is a finding of lint, as it is for the library.
         text = read_text(file, errors="surrogateescape")
-        report = pipeline.lint_text("<stdin>" if file == "-" else file, text, gds_version)
+        machine = open_source(None) if gds_version is None else None
+        report = pipeline.lint_text("<stdin>" if file == "-" else file, text, gds_version, machine)
         if fix:
-            report = msgspec.structs.replace(report, corrected=_fix(file, text, gds_version))
+            report = msgspec.structs.replace(report, corrected=_fix(file, text, gds_version, machine))
     else:
-        from gdsctl.source.opening import open_source
-
         report = pipeline.lint(open_source(snapshot), gds_version)
     if format is LintFormat.table:
         from gdsctl.render import plan_report, terminal
@@ -105,18 +107,20 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
     return 0
 
 
-def _fix(file: str, text: str, version: str | None) -> Corrected | None:
+def _fix(file: str, text: str, version: str | None, machine: Source | None) -> Corrected | None:
     """Write the corrected copy; None where there is nothing that is safe to correct.
 
     Raises UsageError where something else stands under its name.
     """
+    from gdsctl import pipeline
     from gdsctl.assess.cufile_fix import fix
     from gdsctl.assess.lint_report import Corrected
     from gdsctl.render.documents import write_atomically
     from gdsctl.render.safe_text import safe
 
     beside = f"{file.removesuffix('.json')}.fixed.json"
-    fixed = fix(beside, text, version=version, kind_of=_kind)
+    look = functools.partial(pipeline.kind, machine) if machine is not None else None
+    fixed = fix(beside, text, version=version, kind_of=look)
     if fixed is None:
         sys.stderr.write("gdsctl: nothing here that is safe to correct\n")
         return None
@@ -128,10 +132,6 @@ def _fix(file: str, text: str, version: str | None) -> Corrected | None:
     told += [f"left: {problem.id}: {problem.message}" for problem in fixed.left]
     sys.stderr.writelines(f"gdsctl: {safe(line)}\n" for line in told)
     return Corrected(path=beside, changes=fixed.changes, left=fixed.left)
-
-
-def _kind(path: str) -> PathKind:
-    return "directory" if os.path.isdir(path) else "other" if os.path.exists(path) else "absent"
 
 
 def _holds(path: str, text: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gdsctl.collect.cufile_paths import standing
 from gdsctl.collect.reader import Reader
 from gdsctl.model.software import CufileConfig, Gds
 from gdsctl.parse import late
@@ -139,7 +140,9 @@ def _config(reader: Reader, report: Gdscheck | Missing) -> CufileConfig:
         elif text.status != "absent":
             whole = False
             reader.gap("gds", "cufile_config/files", text, detail=path, settle_with=f"cat {path}")
-    return CufileConfig(files=tuple(files) if whole else None, env=env or {}, texts=texts)
+    return CufileConfig(
+        files=tuple(files) if whole else None, env=env or {}, texts=texts, paths=standing(reader, texts.values())
+    )
 
 
 def _environment(reader: Reader, report: Gdscheck | Missing) -> dict[str, str] | None:

@@ -99,6 +99,7 @@ class CufileConfig(Record, frozen=True, kw_only=True):
     """What the node's library would merge. `files`: paths in order read; `problems`: one line a problem.
 
     `texts`: path -> text, kept for lint; `env`: CUFILE_* of the environment gdsctl ran in.
+    `paths`: what the files name and libcufile looks at -> does it stand there; None: not known, with a gap.
     """
 
     files: tuple[str, ...] | None = None
@@ -106,6 +107,7 @@ class CufileConfig(Record, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     env: dict[str, str] = {}
     texts: dict[str, str] = {}
+    paths: dict[str, bool | None] = {}
 
 
 class Gds(Record, frozen=True, kw_only=True):

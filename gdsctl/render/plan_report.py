@@ -47,6 +47,8 @@ def lint_report(report: LintReport) -> RenderableType:
     files = ", ".join(map(safe, report.files)) or "no cufile.json: the library's defaults"
     if report.unread:
         lines.append(Text(f"{safe(report.unread)} could not be read", style="magenta"))
+    if report.unseen:
+        lines.append(Text(f"not known whether it is there: {', '.join(map(safe, report.unseen))}", style="magenta"))
     counts = _counted(report.problems)
     lines.append(Text(f"{files}: {counts} ({asked})"))
     return Group(*lines)

@@ -256,3 +256,34 @@ def test_lint_of_a_node_looks_at_its_paths(tmp_path: Path, capsys: pytest.Captur
     config.write_text('{"logging": {"dir": "/data/log"}}')  # /data was not captured: nothing is claimed
     run(["lint", "-S", str(tmp_path), "--format", "json"])
     assert not any(p["fatal"] for p in json.loads(capsys.readouterr().out)["problems"])
+    assert run(["lint", "-S", str(tmp_path)]) == 0
+    assert "not known whether it is there: /data/log" in capsys.readouterr().out
+
+
+def test_lint_of_a_file_looks_at_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Asked of libcufile 1.14: a denied mount that is not there is refused, one that is there is taken."""
+    config = tmp_path / "cufile.json"
+    config.write_text(json.dumps({"denylist": {"mounts": [str(tmp_path), f"{tmp_path}/gone"]}}))
+    assert run(["lint", str(config), "--format", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    (found,) = document["problems"]
+    assert (found["id"], found["pointer"], found["fatal"]) == ("cufile.missing-path", "/denylist/mounts/1", True)
+    assert "not there on this machine" in found["message"]
+    assert document["unseen"] == []
+    assert run(["lint", str(config), "--format", "json", "--gds-version", "1.14"]) == 0  # meant for another machine
+    document = json.loads(capsys.readouterr().out)
+    assert (document["problems"], document["unseen"]) == ([], [str(tmp_path), f"{tmp_path}/gone"])
+
+
+def test_inspect_knows_what_lint_knows_of_paths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("etc", "sys", "proc", "mnt/here"):
+        (tmp_path / folder).mkdir(parents=True)
+    paths = ["/mnt/here", "/mnt/gone", "/data"]
+    (tmp_path / "etc/cufile.json").write_text(json.dumps({"denylist": {"mounts": paths}}))
+    assert run(["inspect", "-S", str(tmp_path), "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["gds"]["cufile_config"]["paths"] == {"/mnt/here": True, "/mnt/gone": False, "/data": None}
+    refused = [finding for finding in document["findings"] if finding["id"] == "cufile.missing-path"]
+    assert [(f["subject"], "compat" in f["blocks"]) for f in refused] == [("/denylist/mounts/1", True)]
+    pointers = [unknown["pointer"] for unknown in document["unknowns"]]
+    assert [p for p in pointers if "/paths/" in p] == ["/gds/cufile_config/paths/~1data"]
