@@ -4,19 +4,24 @@
    sysfs-kernel-iommu_groups); a group alone does not mean translation.
 2. `/sys/class/iommu`: units that a driver runs.
 3. The command line. An empty one does not mean off: build options decide then.
+4. Where none of these was captured, gdscheck's report: it looks whether the GPUs have an IOMMU, and cannot tell
+   passthrough from translation.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gdsctl.collect.reader import Reader
 from gdsctl.errors import InputError
 from gdsctl.model.pci import PciDevice
 from gdsctl.model.software import Iommu, IommuGroup, Platform
-from gdsctl.parse import kernel_cmdline
+from gdsctl.parse import kernel_cmdline, late
 from gdsctl.source.base import Missing
+
+if TYPE_CHECKING:
+    from gdsctl.parse.gdscheck import Gdscheck
 
 _GROUPS = "/sys/kernel/iommu_groups"
 _UNITS = "/sys/class/iommu"
@@ -48,11 +53,24 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...], platform: Platform) -> I
             state = "off"
     elif state is None and told == "passthrough":
         state = "passthrough"
+    if state is None and all(isinstance(seen, Missing) and seen.status == "not_captured" for seen in (names, units)):
+        state = _from_gdscheck(reader, evidence) if told is None else None
     if state is None:
         why = names if isinstance(names, Missing) else Missing(status="absent", detail="no group tells its type")
         reader.gap("iommu", "state", why, detail=_GROUPS, settle_with=_SETTLE)
         return Iommu(state="unknown", evidence=tuple(evidence), groups=groups)
     return Iommu(state=state, evidence=tuple(evidence), groups=groups)
+
+
+def _from_gdscheck(reader: Reader, evidence: list[str]) -> Literal["off"] | None:
+    """`IOMMU: disabled` means off; the other word, `Pass-through or enabled`, leaves open which."""
+    report: Gdscheck | Missing = reader.printed("gdscheck", late("gdscheck"))
+    if isinstance(report, Missing):
+        return None
+    words = [report.platform_info.iommu] if report.platform_info.iommu else [gpu.iommu for gpu in report.gpus]
+    told = dict.fromkeys(word for word in words if word)
+    evidence += [f"gdscheck: IOMMU: {word}" for word in told]
+    return "off" if {word.lower() for word in told} == {"disabled"} else None
 
 
 def _groups(reader: Reader, names: tuple[str, ...], pci: tuple[PciDevice, ...]) -> tuple[IommuGroup, ...]:

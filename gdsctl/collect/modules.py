@@ -8,7 +8,7 @@ from gdsctl.collect.platform import kernel_release
 from gdsctl.collect.reader import Reader
 from gdsctl.data.modules import ModuleFacts
 from gdsctl.data.modules import modules as table
-from gdsctl.model.software import Module
+from gdsctl.model.software import Module, NvidiaFs
 from gdsctl.parse import late, proc_modules
 from gdsctl.parse.platform_text import ModInfo, parse_modinfo
 from gdsctl.parse.proc_modules import LoadedModule
@@ -17,13 +17,17 @@ from gdsctl.source.base import Missing
 _HEADER = re.compile(r"Module\s+Size\s+Used by")
 
 
-def collect(reader: Reader) -> dict[str, Module]:
-    """All modules that the kernel lists, and every module of the table with `loaded` true, false or not known."""
+def collect(reader: Reader, nvidia_fs: NvidiaFs | None = None) -> dict[str, Module]:
+    """All modules that the kernel lists, and every module of the table with `loaded` true, false or not known.
+
+    nvidia_fs leaves more traces than its row: where the list was not captured, what they tell holds.
+    """
     rows, why = listed(reader)
     built_in = _built_in(reader)
     found = {name: _module(reader, name, row) for name, row in rows.items()}
     for name, facts in table().items():
-        found[name] = _known(reader, facts, rows.get(name), why, built_in=name in built_in)
+        traced = nvidia_fs.loaded if nvidia_fs and name == "nvidia_fs" and why is not None else None
+        found[name] = _known(reader, facts, rows.get(name), why, built_in=name in built_in, traced=traced)
     return found
 
 
@@ -44,11 +48,17 @@ def listed(reader: Reader) -> tuple[dict[str, LoadedModule], Missing | None]:
 
 
 def _known(
-    reader: Reader, facts: ModuleFacts, row: LoadedModule | None, why: Missing | None, *, built_in: bool
+    reader: Reader,
+    facts: ModuleFacts,
+    row: LoadedModule | None,
+    why: Missing | None,
+    *,
+    built_in: bool,
+    traced: bool | None,
 ) -> Module:
     """A module of the table; what is missing is written down as gaps, and what a table asks for is read."""
     name = facts.name
-    loaded = True if row or built_in else _loaded(reader, facts, why)
+    loaded = True if row or built_in else traced if traced is not None else _loaded(reader, facts, why)
     module = _module(reader, name, row, loaded=loaded)
     parameters = _parameters(reader, facts) if loaded else None
     license_, version = _from_file(reader, facts, module) if facts.modinfo else (None, None)

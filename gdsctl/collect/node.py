@@ -32,8 +32,8 @@ def collect(source: Source) -> Node:
     controllers = nvme.collect(reader, functions)
     disks = block.collect(reader, controllers)
     adapters = nics.collect(reader, functions)
-    loaded = modules.collect(reader)
     nvfs = nvidia_fs.collect(reader)
+    loaded = modules.collect(reader, nvfs)
     return Node(
         source=source.info,
         platform=machine,

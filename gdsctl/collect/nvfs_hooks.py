@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gdsctl.collect.platform import kernel_release, version_numbers
 from gdsctl.collect.reader import Reader
 from gdsctl.data.nvfs_hooks import NvfsHookFacts, hooks
 from gdsctl.errors import InputError
 from gdsctl.model.software import Module, NvfsHook, NvidiaFs
-from gdsctl.parse import kallsyms
+from gdsctl.parse import kallsyms, late
 from gdsctl.source.base import Missing
+
+if TYPE_CHECKING:
+    from gdsctl.parse.gdscheck import Gdscheck
 
 # nvidia-fs since 2.28.2 registers NVMe by v2 where the block layer has the DMA map iterator, which came with Linux 6.17
 # and may be backported: nvidia-fs, configure (blk_rq_dma_map_iter_start) and src/nvfs-dma.c.
@@ -26,11 +31,38 @@ def collect(reader: Reader, modules: dict[str, Module], nvidia_fs: NvidiaFs) -> 
         symbols = Missing(status="error", detail="/proc/kallsyms is cut off")
     exported = symbols if isinstance(symbols, Missing) else symbols.nvfs_hooks
     wants_v2 = _wants_v2(modules, nvidia_fs, _has_iterator(reader, text))
+    served = _served(reader, nvidia_fs)
     return {
-        name: _hook(reader, facts, exported, modules.get(facts.module), nvidia_fs, wants_v2=wants_v2)
+        name: _hook(
+            reader,
+            facts,
+            exported,
+            modules.get(facts.module),
+            nvidia_fs,
+            wants_v2=wants_v2,
+            served=facts.gdscheck in served,
+        )
         for name, facts in hooks().items()
         if facts.register
     }
+
+
+def _served(reader: Reader, nvidia_fs: NvidiaFs) -> frozenset[str]:
+    """Rows of gdscheck's report that nvidia-fs serves, where its own list was not captured.
+
+    libcufile takes the modules that nvidia-fs lists for supported. `Unsupported` has other causes too, so says nothing.
+    """
+    if nvidia_fs.loaded is not True or nvidia_fs.registered is not None:
+        return frozenset()
+    if not isinstance(listed := reader.source.read("/proc/driver/nvidia-fs/modules"), Missing) or (
+        listed.status != "not_captured"
+    ):
+        return frozenset()
+    report: Gdscheck | Missing = reader.printed("gdscheck", late("gdscheck"))
+    rows = {} if isinstance(report, Missing) or not report.nvidia_fs_version else report.drivers
+    return frozenset(
+        name for name, row in rows.items() if row.state == "supported" or (row.state == "modes" and "nvfs" in row.modes)
+    )
 
 
 def _symbols(text: str | Missing) -> kallsyms.Kallsyms | Missing:
@@ -50,8 +82,9 @@ def _hook(
     nvidia_fs: NvidiaFs,
     *,
     wants_v2: bool | None,
+    served: bool,
 ) -> NvfsHook:
-    registered = None if nvidia_fs.registered is None else facts.name in nvidia_fs.registered
+    registered = (True if served else None) if nvidia_fs.registered is None else facts.name in nvidia_fs.registered
     offered = () if isinstance(exported, Missing) else tuple(name for name in facts.register if name in exported)
     whole = tuple(
         register
@@ -72,7 +105,12 @@ def _hook(
     mismatched = bool(offered) and wanted is not None and wanted not in offered
     if whole or registered:
         return NvfsHook(
-            state="patched", symbol=symbol, wanted_symbol=wanted, registered=registered, mismatched=mismatched
+            state="patched",
+            symbol=symbol,
+            wanted_symbol=wanted,
+            registered=registered,
+            mismatched=mismatched,
+            source="gdscheck" if served else None,
         )
     if module is not None and module.loaded is False:
         return NvfsHook(state="not_loaded", wanted_symbol=wanted, registered=registered)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gdsctl.collect import modules
 from gdsctl.collect.reader import Reader
 from gdsctl.model.software import NvidiaDriver
-from gdsctl.parse import kernel_cmdline, modprobe_d, nvidia_params, nvidia_proc, nvidia_smi_query
+from gdsctl.parse import kernel_cmdline, late, modprobe_d, nvidia_params, nvidia_proc, nvidia_smi_query
 from gdsctl.parse.nvidia_params import parse_registry_dwords
 from gdsctl.parse.platform_text import parse_modinfo
 from gdsctl.source.base import Missing
+
+if TYPE_CHECKING:
+    from gdsctl.parse.gdscheck import Gdscheck
 
 _VERSION = "/proc/driver/nvidia/version"
 _PARAMS = "/proc/driver/nvidia/params"
 _OPTION = "NVreg_RegistryDwords"
 
 Kind = Literal["open", "proprietary", "unknown"]
+
+# `Nvidia Driver Info Status: ...`; the second line stands beside the closed kernel modules. libcufile, observed.
+_GDSCHECK_KINDS: tuple[tuple[str, Kind], ...] = (
+    ("Nvidia Open Driver Installed", "open"),
+    ("Supported only on (nvidia-fs version <= 2.17.4)", "proprietary"),
+)
 
 
 def collect(reader: Reader) -> NvidiaDriver:
@@ -85,7 +94,10 @@ def _version(reader: Reader, running: nvidia_proc.NvidiaVersion | Missing, sourc
 
 
 def _kind(reader: Reader, running: nvidia_proc.NvidiaVersion | Missing, sources: dict[str, str]) -> Kind:
-    """The running driver's own word, then its taint (a module that is not GPL-compatible has P), then its file's licence."""
+    """The running driver's own word, then its taint (a module that is not GPL-compatible has P), then its file's licence.
+
+    Where the first was not captured, gdscheck's word on it comes last.
+    """
     if not isinstance(running, Missing) and running.kind != "unknown":
         sources["kind"] = _VERSION
         return running.kind
@@ -94,10 +106,17 @@ def _kind(reader: Reader, running: nvidia_proc.NvidiaVersion | Missing, sources:
         sources["kind"] = "/sys/module/nvidia/taint"
         return "proprietary" if "P" in taint else "open"
     described = reader.printed("modinfo-nvidia", parse_modinfo)
-    if isinstance(described, Missing) or not described.license:
+    if not isinstance(described, Missing) and described.license:
+        sources["kind"] = "modinfo nvidia"
+        return "open" if "GPL" in described.license else "proprietary"
+    if not isinstance(running, Missing) or running.status != "not_captured":
         return "unknown"
-    sources["kind"] = "modinfo nvidia"
-    return "open" if "GPL" in described.license else "proprietary"
+    report: Gdscheck | Missing = reader.printed("gdscheck", late("gdscheck"))
+    told = "" if isinstance(report, Missing) else report.platform_info.nvidia_driver_status or ""
+    kind: Kind = next((kind for words, kind in _GDSCHECK_KINDS if words in told), "unknown")
+    if kind != "unknown":
+        sources["kind"] = "gdscheck"
+    return kind
 
 
 def _at_next_load(reader: Reader) -> tuple[dict[str, str] | None, dict[str, str] | None]:

@@ -1,4 +1,7 @@
-"""nvidia-fs as it runs: /proc/driver/nvidia-fs, its device nodes, its parameters."""
+"""nvidia-fs as it runs: /proc/driver/nvidia-fs, its device nodes, its parameters.
+
+Where these were not captured, gdscheck's report tells whether it is loaded, its version, and the bridges it lists.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from gdsctl.parse.nvidia_fs_stats import NvfsStats
 
 _FOLDER = "/proc/driver/nvidia-fs"
+_GDSCHECK = "gdscheck"
 _NODE = re.compile(r"nvidia-fs\d+")
 
 
@@ -33,6 +37,10 @@ def collect(reader: Reader) -> NvidiaFs:
     registered = reader.parsed(f"{_FOLDER}/modules", nvidia_fs_proc.parse_modules)
     bridges = reader.parsed(f"{_FOLDER}/bridges", nvidia_fs_proc.parse_bridges)
     distance = reader.parsed(f"{_FOLDER}/peer_distance", nvidia_fs_proc.parse_peer_distance)
+    sources: dict[str, str] = {}
+    printed = _bridges(_report(reader)) if _uncaptured(bridges) else None
+    if printed is not None:
+        bridges, sources["acs_bridges"] = nvidia_fs_proc.NvfsBridges(bridges=printed), _GDSCHECK
     for field, reading in (
         ("registered", registered),
         ("acs_bridges", bridges),
@@ -44,7 +52,7 @@ def collect(reader: Reader) -> NvidiaFs:
             reader.gap("nvidia_fs", field, reading, settle_with=f"cat {_FOLDER}/{file}")
     return NvidiaFs(
         loaded=True,
-        version=_version(reader, version, stats),
+        version=_version(reader, version, stats, sources),
         device_nodes=_nodes(reader),
         registered=None if isinstance(registered, Missing) else tuple(registered.modules),
         acs_bridges=None if isinstance(bridges, Missing) else bridges.bridges,
@@ -53,6 +61,7 @@ def collect(reader: Reader) -> NvidiaFs:
         peer_distance=None
         if isinstance(distance, Missing)
         else tuple(msgspec.to_builtins(row) for row in distance.rows),
+        sources=sources,
     )
 
 
@@ -73,26 +82,47 @@ def _stands(reader: Reader) -> bool | Missing:
     return False if looked else places[0] if isinstance(places[0], Missing) else why
 
 
+def _report(reader: Reader) -> Gdscheck | None:
+    report: Gdscheck | Missing = reader.printed("gdscheck", late("gdscheck"))
+    return None if isinstance(report, Missing) else report
+
+
+def _uncaptured(reading: object) -> bool:
+    return isinstance(reading, Missing) and reading.status == "not_captured"
+
+
+def _bridges(report: Gdscheck | None) -> tuple[str, ...] | None:
+    """`Found ACS enabled for switch ...`; none of these lines means no bridge where the rows beside them are there."""
+    if report is None:
+        return None
+    whole = bool(report.nvidia_fs_version and report.platform_info.iommu and not report.truncated)
+    return report.platform_info.acs_bridges if report.platform_info.acs_bridges or whole else None
+
+
 def _from_gdscheck(reader: Reader, why: Missing) -> NvidiaFs:
     """What gdscheck's report says of it: the loaded version in its head, and the bridges that nvidia-fs lists."""
-    report: Gdscheck | Missing = reader.printed("gdscheck", late("gdscheck"))
-    loaded, version, bridges = None, None, None
-    if not isinstance(report, Missing):
-        version = report.nvidia_fs_version
-        # The head names the loaded driver's version or, without one, only libcufile's side of it.
-        loaded = True if version else False if report.nvidia_fs_minimum or report.libcufile_interface else None
-        if loaded and report.platform_info.iommu and not report.truncated:
-            bridges = report.platform_info.acs_bridges
-    fields = ("registered", "acs_bridges", "stats", "rw_stats_enabled", "peer_distance") if loaded is not False else ()
-    for field in ("loaded", "version", *fields):
-        if {"loaded": loaded, "version": version, "acs_bridges": bridges}.get(field) is None and loaded is not False:
-            reader.gap(
-                "nvidia_fs", field, why, settle_with=f"ls {_FOLDER}" if field == "loaded" else f"cat {_FOLDER}/*"
-            )
-    return NvidiaFs(loaded=loaded, version=version, device_nodes=_nodes(reader), acs_bridges=bridges)
+    report = _report(reader)
+    version = report.nvidia_fs_version if report is not None else None
+    # The head names the loaded driver's version or, without one, only libcufile's side of it.
+    headed = report is not None and bool(report.nvidia_fs_minimum or report.libcufile_interface)
+    loaded = True if version else False if headed else None
+    told = {"loaded": loaded, "version": version, "acs_bridges": _bridges(report)}
+    for field in ("loaded", "version", "registered", "acs_bridges", "stats", "rw_stats_enabled", "peer_distance"):
+        if told.get(field) is None and loaded is not False:
+            settle = f"ls {_FOLDER}" if field == "loaded" else f"cat {_FOLDER}/*"
+            reader.gap("nvidia_fs", field, why, settle_with=settle)
+    return NvidiaFs(
+        loaded=loaded,
+        version=version,
+        device_nodes=_nodes(reader),
+        acs_bridges=_bridges(report),
+        sources={field: _GDSCHECK for field, value in told.items() if value is not None},
+    )
 
 
-def _version(reader: Reader, version: str | Missing | None, stats: NvfsStats | Missing) -> str | None:
+def _version(
+    reader: Reader, version: str | Missing | None, stats: NvfsStats | Missing, sources: dict[str, str]
+) -> str | None:
     """The most precise of three: the file `version` says 2.28 where stats and the module say 2.28.4."""
     told = [
         None if isinstance(stats, Missing) else stats.driver_version,
@@ -100,6 +130,9 @@ def _version(reader: Reader, version: str | Missing | None, stats: NvfsStats | M
         None if isinstance(version, Missing) else version,
     ]
     known = [text for text in told if text]
+    report = _report(reader) if not known and _uncaptured(version) else None
+    if report is not None and report.nvidia_fs_version:
+        known, sources["version"] = [report.nvidia_fs_version], _GDSCHECK
     if not known:
         why = version if isinstance(version, Missing) else Missing(status="error", detail="no version in the file")
         reader.gap("nvidia_fs", "version", why, settle_with=f"cat {_FOLDER}/version")

@@ -1,4 +1,8 @@
-"""NVMe controllers: `/sys/class/nvme`, `/sys/class/nvme-subsystem` and the PCI functions they sit on."""
+"""NVMe controllers: `/sys/class/nvme`, `/sys/class/nvme-subsystem` and the PCI functions they sit on.
+
+Where sysfs was not captured, the PCI functions of class 0108 stand for their controllers. The kernel's number is not
+known then, so that such a record is named `nvme@ADDRESS`, which no controller of Linux can be called.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,14 @@ _NAMESPACE = re.compile(r"nvme\d+n\d+$")
 _PATH = re.compile(r"nvme(\d+)c\d+n(\d+)$")  # one path to a namespace; the head is nvmeXnY
 _CMB_SIZE = re.compile(r"cmbsz\s*:\s*0x([0-9a-fA-F]{1,8})\b")
 _NVME_CLASS = "0108"
+_SETTLE = "nvme list -v"
 
 
 def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Nvme, ...]:
-    """Every controller, in the order of their numbers; `namespaces` are names of block devices one can open."""
+    """Every controller, in the order of their numbers; `namespaces` are names of block devices one can open.
+
+    Those known by their PCI functions alone come in the order of their addresses.
+    """
     functions = {device.address: device for device in pci}
     names = reader.source.names("/sys/class/nvme")
     places = {name: f"/sys/class/nvme/{name}" for name in names if _CONTROLLER.match(name)} if got(names) else {}
@@ -27,7 +35,8 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Nvme, ...]:
     known = set(places.values())
     places |= _without_class(reader, functions.values(), {_function(reader, place) for place in known})
     if not places and isinstance(names, Missing) and names.status != "absent":
-        reader.gap("nvme", "", names, detail="/sys/class/nvme", settle_with="nvme list -v")
+        reader.gap("nvme", "", names, detail="/sys/class/nvme", settle_with=_SETTLE)
+        return _unnamed(reader, pci, names)
     return tuple(
         _controller(reader, name, places[name], functions, subsystems.get(name))
         for name in sorted(places, key=lambda name: int(name[4:]))
@@ -69,6 +78,25 @@ def _controller(
         host_traddr=fabrics.host_traddr or fabrics.src_addr,
         host_iface=fabrics.host_iface,
     )
+
+
+def _unnamed(reader: Reader, pci: tuple[PciDevice, ...], why: Missing) -> tuple[Nvme, ...]:
+    """A drive that another driver holds (vfio-pci) is no controller of this kernel."""
+    functions = [f for f in pci if (f.class_ or "").startswith(_NVME_CLASS) and f.driver in (None, "nvme")]
+    found = tuple(
+        Nvme(
+            name=f"nvme@{function.address}",
+            address=function.address,
+            transport="pcie",
+            driver=function.driver,
+            numa_node=function.numa_node,
+        )
+        for function in functions
+    )
+    for controller in found:
+        for field in ("name", "namespaces", "multipath"):
+            reader.gap("nvme", field, why, key=controller.name, settle_with=_SETTLE)
+    return found
 
 
 def _subsystems(reader: Reader) -> dict[str, tuple[str, tuple[str, ...]]]:

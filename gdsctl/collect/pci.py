@@ -196,11 +196,18 @@ def _pasted(reader: Reader) -> tuple[PciDevice, ...]:
 
 
 def _with_ids(device: PciDevice) -> PciDevice:
-    """Without -n, lspci prints names only; those of a few vendors and devices lead back to their ids."""
-    if device.name is None or device.vendor_id is not None:
+    """Without -n, lspci prints names only; those of a few vendors and devices lead back to their ids.
+
+    A name that is no more than a number gives way to that of our own table.
+    """
+    if device.name is None:
         return device
-    vendor_id, device_id = pci_names.ids(device.name)
-    return msgspec.structs.replace(device, vendor_id=vendor_id, device_id=device.device_id or device_id)
+    vendor_id, device_id = device.vendor_id, device.device_id
+    if vendor_id is None:
+        vendor_id, told = pci_names.ids(device.name)
+        device_id = device_id or told
+    name = pci_names.name(vendor_id, device_id) if pci_names.nameless(device.name) else None
+    return msgspec.structs.replace(device, vendor_id=vendor_id, device_id=device_id, name=name or device.name)
 
 
 def _with_acs(reader: Reader, devices: tuple[PciDevice, ...]) -> tuple[PciDevice, ...]:

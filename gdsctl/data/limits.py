@@ -32,9 +32,13 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def below(version: str, name: str) -> bool | None:
     """Is a version older than a limit? None where the version is not one."""
-    found = numbers(version)
-    wanted = numbers(limit(name).value)
-    if not found:
+    return older(version, limit(name).value)
+
+
+def older(version: str, than: str) -> bool | None:
+    """Is a version older than another? None where one of them is not one."""
+    found, wanted = numbers(version), numbers(than)
+    if not found or not wanted:
         return None
     length = max(len(found), len(wanted))
     return found + (0,) * (length - len(found)) < wanted + (0,) * (length - len(wanted))

@@ -14,6 +14,8 @@ class NvfsHookFacts(Record, frozen=True, kw_only=True):
     `name`: as in /proc/driver/nvidia-fs/modules; `module`: the kernel module that exports the symbols. `register` and
     `unregister` run parallel, one pair an interface version (v1, then v2); a patched module exports both of a pair;
     empty for an entry that is always listed. `serves`: kinds of target; `since`: nvidia-fs release, None: all.
+    `gdscheck`: the driver row that says `Supported`, or from GDS 1.16 on lists `nvfs`, exactly where nvidia-fs runs and
+    lists this module; None where other modules or user-space RDMA decide as well.
     """
 
     name: str
@@ -22,6 +24,7 @@ class NvfsHookFacts(Record, frozen=True, kw_only=True):
     unregister: tuple[str, ...] = ()
     serves: tuple[str, ...] = ()
     since: str | None = None
+    gdscheck: str | None = None
     source: str
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import re
 
 from gdsctl.data.tables import load
 from gdsctl.record import Record
+
+_NAMELESS = re.compile(r"Device ([0-9a-f]{4})$")  # what lspci prints for a device that its pci.ids lacks
 
 
 class PciName(Record, frozen=True, kw_only=True):
@@ -54,5 +57,12 @@ def ids(text: str) -> tuple[str | None, str | None]:
     vendor = next((row for row in _tables().vendor if text.startswith(row.name + " ")), None)
     if vendor is None:
         return None, None
-    device = _by_name().get((vendor.id, text[len(vendor.name) + 1 :]))
-    return vendor.id, device.device_id if device else None
+    told = text[len(vendor.name) + 1 :]
+    device = _by_name().get((vendor.id, told))
+    nameless = _NAMELESS.match(told)
+    return vendor.id, device.device_id if device else nameless[1] if nameless else None
+
+
+def nameless(text: str) -> bool:
+    """Is it the name of a device that lspci's own table lacks: `Vendor Device 2330`?"""
+    return _NAMELESS.search(text) is not None

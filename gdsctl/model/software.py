@@ -56,7 +56,8 @@ class Module(Record, frozen=True, kw_only=True):
 class NvfsHook(Record, frozen=True, kw_only=True):
     """Does the storage module export what nvidia-fs registers with? `symbol`: exported; `wanted_symbol`: asked for.
 
-    `mismatched` is true where one of the pair v1/v2 is exported and the other is wanted.
+    `mismatched` is true where one of the pair v1/v2 is exported and the other is wanted. `source`: what told of the
+    registration, where it is not nvidia-fs's own list.
     """
 
     state: Literal["patched", "stock", "not_loaded", "unknown"] = "unknown"
@@ -64,6 +65,7 @@ class NvfsHook(Record, frozen=True, kw_only=True):
     wanted_symbol: str | None = None
     registered: bool | None = None
     mismatched: bool = False
+    source: str | None = None
 
 
 class NvidiaDriver(Record, frozen=True, kw_only=True):
@@ -83,7 +85,10 @@ class NvidiaDriver(Record, frozen=True, kw_only=True):
 
 
 class NvidiaFs(Record, frozen=True, kw_only=True):
-    """`registered`: names in /proc/driver/nvidia-fs/modules; `acs_bridges`: PCI bridges with any ACS bit on."""
+    """`registered`: names in /proc/driver/nvidia-fs/modules; `acs_bridges`: PCI bridges with any ACS bit on.
+
+    `sources`: field -> command it came from, where that is not nvidia-fs itself.
+    """
 
     loaded: bool | None = None
     version: str | None = None
@@ -93,6 +98,7 @@ class NvidiaFs(Record, frozen=True, kw_only=True):
     stats: dict[str, Any] | None = None
     rw_stats_enabled: bool | None = None
     peer_distance: tuple[dict[str, Any], ...] | None = None
+    sources: dict[str, str] = {}
 
 
 class CufileConfig(Record, frozen=True, kw_only=True):

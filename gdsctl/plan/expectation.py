@@ -18,6 +18,7 @@ class Judged(Record, frozen=True, kw_only=True):
     """One GPU and one mount of the intent against its route.
 
     `idle`: there is nothing to judge, and that is known. `gpu`, `mount` None: the node lacks it, or there is none.
+    `settle_with`: what would tell, where it is not a route that is unknown.
     """
 
     requirement: str
@@ -28,6 +29,7 @@ class Judged(Record, frozen=True, kw_only=True):
     route: Route | None = None
     because: str
     idle: bool = False
+    settle_with: str | None = None
 
     @property
     def subject(self) -> str:
@@ -42,7 +44,7 @@ class Judged(Record, frozen=True, kw_only=True):
             status=self.status,
             evidence=self.because,
             finding=route.blockers[0] if unfit and route is not None and route.blockers else None,
-            settle_with=route.settle_with if unfit and route is not None else None,
+            settle_with=(route.settle_with if route is not None else self.settle_with) if unfit else None,
         )
 
 
@@ -65,10 +67,11 @@ def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
                 expect=wish.expect,
                 status="unknown" if unsure else "fail",
                 because=f"wanted {wish.expect}{said}",
+                settle_with=mounts_unknown.settle_with if mounts_unknown is not None else None,
             )
         )
     if not context.mounts:
-        found.append(_nothing("route", f"no mount to judge: {context.said}", idle=mounts_unknown is None))
+        found.append(_nothing("route", f"no mount to judge: {context.said}", mounts_unknown))
     for wish, _ in context.storages:
         for gpu in context.gpus:
             route = by_pair.get((gpu_key(gpu), wish.target))
@@ -77,7 +80,7 @@ def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
 
 
 def _gpus_lacking(context: Context) -> list[Judged]:
-    gap = _list_gap(context, "gpus") or _list_gap(context, "pci/devices")
+    gap = _list_gap(context, "gpus") or context.node.gap("pci", "devices")
     if context.absent_gpus:
         status: Literal["unknown", "fail"] = "unknown" if gap is not None and not context.view.gpus else "fail"
         return [
@@ -93,7 +96,7 @@ def _gpus_lacking(context: Context) -> list[Judged]:
         ]
     if not context.gpus:
         said = "no GPU to judge: " + ("which there are is not known" if gap else "the node has none")
-        return [_nothing("gpu", said, idle=gap is None)]
+        return [_nothing("gpu", said, gap)]
     return []
 
 
@@ -102,9 +105,17 @@ def _list_gap(context: Context, section: str) -> Gap | None:
     return next((gap for gap in context.node.gaps if gap.section == section and gap.key is None), None)
 
 
-def _nothing(requirement: str, because: str, *, idle: bool) -> Judged:
+def _nothing(requirement: str, because: str, gap: Gap | None) -> Judged:
+    """Nothing of a kind is there to judge: because it is not known, or, without a gap, because there is none."""
     return Judged(
-        requirement=requirement, gpu=None, mount=None, expect=None, status="unknown", because=because, idle=idle
+        requirement=requirement,
+        gpu=None,
+        mount=None,
+        expect=None,
+        status="unknown",
+        because=because,
+        idle=gap is None,
+        settle_with=gap.settle_with if gap is not None else None,
     )
 
 

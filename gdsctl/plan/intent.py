@@ -315,6 +315,8 @@ def own_mounts(view: View) -> tuple[tuple[MountIntent, ...], str]:
         said = "no mounts named: this node's data mounts that can go direct in principle, direct or routed"
     elif able:
         said = "no mounts named, and only system mounts could go direct in principle: these, direct or routed"
+    elif view.gap("mounts", "") is not None:
+        said = "no mounts named, and which this node has is not known"
     else:
         said = "no mounts named, and no mount of this node could go direct even in principle"
     return tuple(MountIntent(target=target) for target in dict.fromkeys(data or able)), said

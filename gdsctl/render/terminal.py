@@ -172,7 +172,7 @@ def _gpus(report: Report) -> RenderableType:
             table,
             gpu.index,
             gpu.address,
-            (gpu.name or "?").removeprefix("NVIDIA "),
+            safe(gpu.name or "?").removeprefix("NVIDIA Corporation ").removeprefix("NVIDIA "),
             _size(gpu.bar1_bytes),
             _size(gpu.memory_bytes),
             gpu.compute_capability,
@@ -284,8 +284,12 @@ def _port(device: PciDevice) -> str:
     return f"{kind}  {safe(device.name)}" if device.name and device.kind == "upstream_port" else kind
 
 
+_NAMELESS_NIC = "NIC"
+
+
 def _leaf_names(report: Report) -> dict[str, str]:
     names: dict[str, str] = {}
+    devices = {device.address: device for device in report.pci.devices}
     for gpu in report.gpus:
         if gpu.address:
             names[gpu.address] = f"GPU {gpu.index} {safe(gpu.name or '')}".rstrip()
@@ -294,18 +298,21 @@ def _leaf_names(report: Report) -> dict[str, str]:
             names[nvme.address] = f"{safe(nvme.name)} {safe(nvme.model or '')}".rstrip()
     for nic in report.nics:
         if nic.address:
-            names[nic.address] = _nic_name(nic)
+            names[nic.address] = _nic_name(nic, devices.get(nic.address))
     return names
 
 
-def _nic_name(nic: Any) -> str:
+def _nic_name(nic: Any, device: PciDevice | None) -> str:
+    """Its RDMA device, netdevs, rate and state; where nobody tells these, what lspci calls it."""
     parts = [
         nic.rdma_device,
         "+".join(nic.netdevs) or None,
         f"{nic.rate_gbps:g} Gb/s" if nic.rate_gbps else None,
         nic.state,
     ]
-    return " ".join(safe(part) for part in parts if part) or "NIC"
+    if not any(parts):
+        parts = [_NAMELESS_NIC, device.name if device is not None else None]
+    return " ".join(safe(part) for part in parts if part)
 
 
 def _matrix(report: Report) -> RenderableType | None:
@@ -327,7 +334,8 @@ def _matrix(report: Report) -> RenderableType | None:
             shown = f"{ceilings[0]:.3g}" if ceilings else "?"
             if len(ceilings) > 1:
                 shown += f"-{ceilings[-1]:.3g}"
-            _row(table, labels.get(peer, "").split(" ")[0] or peer, *(_cell(row.get(gpu)) for gpu in block), shown)
+            label = labels.get(peer, "").split(" ")[0]
+            _row(table, peer if label in ("", _NAMELESS_NIC) else label, *(_cell(row.get(gpu)) for gpu in block), shown)
         tables.append(table)
     legend = (
         "PIX one switch, PXB several, PHB one host bridge, NODE one NUMA node, SYS more\n"
@@ -369,7 +377,11 @@ def _modules(report: Report) -> RenderableType:
             state = hook.state.replace("_", " ") + (f" ({safe(hook.symbol)})" if hook.symbol else "")
             if hook.mismatched:
                 state += f", but nvidia-fs wants {safe(hook.wanted_symbol)}"
-        _row(table, name, loaded, module.version if module and module.version else "-", state)
+            state += f" [{safe(hook.source)}]" if hook.source else ""
+        version = module.version if module else None
+        if name == "nvidia_fs":  # the loaded one's
+            version = report.nvidia_fs.version or version
+        _row(table, name, loaded, version or "-", state)
     return table
 
 
@@ -402,8 +414,11 @@ def _iommu_acs(report: Report) -> RenderableType:
 def _driver(report: Report) -> RenderableType:
     driver = report.nvidia_driver
     if driver.version is None and driver.kind == "unknown":
-        return Text("not loaded, or not known")
-    lines = [Text(f"{_show(driver.version)}, {driver.kind} kernel modules")]
+        unknown = _unknown(report, "/nvidia_driver/version")
+        return Text("not loaded" if unknown is None else _not_known("whether and which one is loaded", unknown))
+    kind = f"{driver.kind} kernel modules" if driver.kind != "unknown" else "open or proprietary is not known"
+    told = f" [{safe(driver.sources['kind'])}]" if driver.sources.get("kind") == "gdscheck" else ""
+    lines = [Text(f"{safe(driver.version or 'version not known')}, {kind}{told}")]
     if driver.registry_dwords is not None:
         lines.append(Text(f"RegistryDwords in force: {_dwords(driver.registry_dwords)}"))
     if driver.modprobe_registry_dwords:
@@ -432,7 +447,8 @@ def _gds(report: Report) -> RenderableType:
 def _mounts(report: Report) -> RenderableType:
     shown = [mount for mount in report.mounts if mount.can_hold_data]
     if not shown:
-        return Text("none that could hold data")
+        unknown = _unknown(report, "/mounts")
+        return Text("none that could hold data" if unknown is None else _not_known("which there are", unknown))
     table = _table("target", "type", "source", "on", "options")
     for mount in shown:
         _row(table, mount.target, mount.fstype, mount.source, _backing(mount), _notable(mount.options))
@@ -506,7 +522,7 @@ _NO_ROUTE_EXISTS = frozenset({"fs.unsupported", "fs.tmpfs", "fs.overlay"})
 def _answers(report: Report) -> RenderableType:
     """For each mount one line a group of GPUs that fare alike; mounts that no set-up could make direct in one line."""
     if not report.routes:
-        return Text("no GPU, or no mount that could hold data: nothing to route")
+        return Text(_no_answer(report))
     index = {(gpu.address or f"gpu{gpu.index}"): gpu.index for gpu in report.gpus}
     parts: list[RenderableType] = []
     hopeless: dict[str, list[str]] = {}
@@ -519,6 +535,26 @@ def _answers(report: Report) -> RenderableType:
     for outcome, mounts in hopeless.items():
         parts.append(Text(f"No direct route exists on {', '.join(map(safe, mounts))}: {outcome}", style="dim"))
     return Group(*parts)
+
+
+def _no_answer(report: Report) -> str:
+    """Why there is no GPU x mount to tell of: one of them is not there, or not known to be."""
+    unknown = _unknown(report, "/mounts")
+    if not any(mount.can_hold_data for mount in report.mounts) and unknown is not None:
+        return _not_known("which mounts there are", unknown)
+    unknown = _unknown(report, "/gpus") or _unknown(report, "/pci/devices")
+    if not report.gpus:
+        return "no GPU: nothing to route" if unknown is None else _not_known("which GPUs there are", unknown)
+    return "no mount that could hold data: nothing to route"
+
+
+def _unknown(report: Report, pointer: str) -> Unknown | None:
+    return next((unknown for unknown in report.unknowns if unknown.pointer == pointer), None)
+
+
+def _not_known(fact: str, unknown: Unknown) -> str:
+    settle = f"; settle with: {safe(unknown.settle_with)}" if unknown.settle_with else ""
+    return f"{fact} is not known{settle}"
 
 
 def _grouped(found: Sequence[Route], index: dict[str, int]) -> list[Text]:

@@ -95,6 +95,7 @@ MODULES: tuple[str, ...] = (
     "rpcrdma_unpatched",
     "scatefs_unpatched",
     "secure_boot_unsigned",
+    "source_mixed_machines",
     "topo_disagrees",
     "version_mismatch",
 )

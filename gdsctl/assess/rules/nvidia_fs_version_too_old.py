@@ -2,20 +2,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.rule import Fail, Rule, Verdict, seen
+from gdsctl.assess.rule import Cannot, Fail, Rule, Verdict, seen
 from gdsctl.assess.view import View
-from gdsctl.data.limits import below, limit
-from gdsctl.model.judgement import Remedy
+from gdsctl.data.limits import below, limit, older
+from gdsctl.model.judgement import Evidence, Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
+    """The minimum is the library's own: as gdscheck prints it, else that of its release. Before 1.5 none is known."""
     nvfs = view.node.nvidia_fs
-    if nvfs.loaded is True and nvfs.version and below(nvfs.version, "nvidia_fs_minimum"):
+    if nvfs.loaded is not True or not nvfs.version:
+        return
+    printed = (view.node.gds.gdscheck or {}).get("nvidia_fs_minimum")
+    if printed:
+        minimum, told = str(printed), seen("nvidia_fs minimum version", printed, "gdscheck")
+    else:
+        minimum, told = limit("nvidia_fs_minimum").value, _release(view)
+    if not older(nvfs.version, minimum):
+        return
+    if not printed and view.version is None:
+        yield Cannot(
+            subject="nvidia_fs",
+            fact=f"nvidia_fs {nvfs.version} is older than libcufile accepts since GDS "
+            f"{limit('nvidia_fs_minimum_since').value} ({minimum}); which GDS this is is not known",
+            settle_with=view.settle("gds", "version", "gdscheck -v"),
+        )
+    elif printed or not below(view.version or "", "nvidia_fs_minimum_since"):
+        source = nvfs.sources.get("version", "/proc/driver/nvidia-fs/version")
         yield Fail(
             subject="nvidia_fs",
-            message=f"nvidia_fs {nvfs.version} is older than libcufile accepts ({limit('nvidia_fs_minimum').value})",
-            evidence=seen("nvidia_fs version", nvfs.version, "/proc/driver/nvidia-fs/version"),
+            message=f"nvidia_fs {nvfs.version} is older than libcufile accepts ({minimum})",
+            evidence=seen("nvidia_fs version", nvfs.version, source) + told,
         )
+
+
+def _release(view: View) -> tuple[Evidence, ...]:
+    return seen("GDS release", view.version, "libcufile") if view.version else ()
 
 
 RULE = Rule(

@@ -742,6 +742,16 @@ silent(
 )
 raised("nvidia-fs.version-too-old", fs({"nvidia_fs.version": "2.9.2"}), "nvidia_fs")
 near_miss("nvidia-fs.version-too-old", fs({"nvidia_fs.version": "2.12"}))
+OLD = {"nvidia_fs.version": "2.4"}
+near_miss("nvidia-fs.version-too-old", fs(OLD | {"gds.version": "0.9.1"}), "GDS 0.9 came with nvidia_fs 2.3 and 2.4")
+raised("nvidia-fs.version-too-old", fs(OLD | {"gds.version": "1.5.0"}), "nvidia_fs")
+raised(
+    "nvidia-fs.version-too-old",
+    fs({"nvidia_fs.version": "2.12", "gds.gdscheck": {"nvidia_fs_minimum": "2.13"}}),
+    "nvidia_fs",
+)
+near_miss("nvidia-fs.version-too-old", fs({"nvidia_fs.version": "2.11", "gds.gdscheck": {"nvidia_fs_minimum": "2.11"}}))
+unsure("nvidia-fs.version-too-old", fs(OLD | {"gds.version": None}), ALL)
 silent(
     "nvidia-fs.version-too-old", fs({"nvidia_fs.version": None}), "a hook that is registered was taken by some process"
 )
@@ -951,6 +961,26 @@ silent(
     fs(matrix("SYS", "SYS") | {"pci.devices": ()}),
     "without the tree there is nothing to hold it against",
 )
+
+
+def pasted(count: int, *, name: str = "NVIDIA H100 80GB HBM3", **report: object) -> dict[str, object]:
+    """Outputs put together; gdscheck's has `count` GPUs, lspci's the node's two H100."""
+    rows = tuple({"index": index, "name": name} for index in range(count))
+    return {"source.kind": "assembled", "gds.gdscheck": {"gpus": rows, "truncated": False} | report}
+
+
+EIGHT = {"devices": tuple(f"GPU{index}" for index in range(8)), "matrix": {}, "nic_legend": {}}
+raised("source.mixed-machines", fs(pasted(8)), "number of GPUs", severity="warning")
+raised("source.mixed-machines", fs(pasted(2) | {"smi_topo": EIGHT}), "number of GPUs")
+raised("source.mixed-machines", fs(pasted(2, name="Quadro P400")), "GPU model")
+raised("source.mixed-machines", fs(pasted(2, platform_info={"kernel": "4.18.0-1"})), "kernel")
+near_miss("source.mixed-machines", fs(pasted(2)), "the same two")
+near_miss(
+    "source.mixed-machines", fs(pasted(8) | {"source.kind": "live"}), "one machine, where a tool sees a part of it"
+)
+silent("source.mixed-machines", fs(pasted(1, truncated=True)), "a report cut off does not tell how many there are")
+silent("source.mixed-machines", fs(pasted(2, name="GPU of tomorrow")), "a model that no table knows")
+silent("source.mixed-machines", fs(pasted(8) | {"pci.devices": ()}), "one list alone")
 raised("version.mismatch", fs({"nvidia_fs.version": "2.25.7"}), "nvidia_fs", severity="warning")
 raised("version.mismatch", fs({"nvidia_fs.version": "3.0.1"}), "nvidia_fs", severity="error", blocks=("nvidia-fs",))
 near_miss("version.mismatch", fs({"nvidia_fs.version": "2.26"}), "the file version has two numbers only")
