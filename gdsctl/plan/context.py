@@ -16,9 +16,13 @@ from gdsctl.plan.intent import Intent, MountIntent, Wanted, own_mounts
 
 
 class Context:
-    """`mounts`: what the intent asks of each mount; `said`: where that came from."""
+    """`mounts`: what the intent asks of each mount; `said`: where that came from.
 
-    def __init__(self, assessment: Assessment, wanted: Wanted) -> None:
+    `carried`: the mounts that P2PDMA carries with all of it switched on, None: not tried yet.
+    """
+
+    def __init__(self, assessment: Assessment, wanted: Wanted, *, carried: frozenset[str] | None = None) -> None:
+        self.carried = carried
         self.assessment = assessment
         self.node: Node = assessment.node
         self.view = View(assessment.node, assessment.config, assessment.pairs)
@@ -28,6 +32,9 @@ class Context:
         self.mounts: tuple[MountIntent, ...] = wanted.intent.mounts or ()
         if wanted.intent.mounts is None:
             self.mounts, found = own_mounts(self.view)
+            if wanted.intent.mode == "compat":
+                self.mounts = tuple(msgspec.structs.replace(wish, expect="compat") for wish in self.mounts)
+                found += "; mode compat sends them through host memory instead"
             self.said = found if wanted.path is None else f"{wanted.said}; {found}"
 
     @functools.cached_property
@@ -89,6 +96,12 @@ class Context:
         since = row.p2pdma_since
         return not (since and self.version and cufile_keys.release(self.version) < cufile_keys.release(since))
 
+    def tries_p2pdma(self, storage: Storage) -> bool:
+        """Is P2PDMA switched on for it in mode p2pdma? For what takes it at all, until a trial shows what it carries."""
+        if self.carried is None:
+            return storage.takes_p2pdma
+        return storage.mount.target in self.carried
+
     def nvidia_fs_able(self, storage: Storage) -> bool:
         """Could nvidia-fs carry it, were that module loaded? Not over a module that is known to lack the hooks."""
         hook = self.node.nvfs_hooks.get(storage.hook or "")
@@ -120,8 +133,16 @@ class Context:
 
     def with_node(self, assessment: Assessment) -> Context:
         """The same intent over another state of the node; the mounts stay those that were chosen here."""
+        return self._again(assessment, self.carried)
+
+    def carrying(self, targets: frozenset[str]) -> Context:
+        """The same with P2PDMA for these mounts only."""
+        return self._again(self.assessment, targets)
+
+    def _again(self, assessment: Assessment, carried: frozenset[str] | None) -> Context:
         intent = msgspec.structs.replace(self.intent, mounts=self.mounts)
-        return Context(assessment, msgspec.structs.replace(self.wanted, intent=intent, said=self.said))
+        wanted = msgspec.structs.replace(self.wanted, intent=intent, said=self.said)
+        return Context(assessment, wanted, carried=carried)
 
 
 def addresses(nics: tuple[Nic, ...]) -> tuple[str, ...]:

@@ -82,12 +82,13 @@ def governed(key: Key) -> bool:
     )
 
 
-def desire(context: Context, mode: PlanMode) -> CufilePlan:
-    """Raises InputError (at the intent's line) for a pinned value that the library would refuse."""
+def desire(context: Context, mode: PlanMode, *, forced: bool = False) -> CufilePlan:
+    """`forced`: keep off the direct paths that the node has. Raises InputError (at the intent's line) for a pinned value that the library would refuse."""
     draft = _Draft(context, mode)
     draft.defaults()
     draft.sizes()
     draft.compat()
+    draft.forced(forced)
     draft.p2pdma()
     draft.writes()
     draft.routing()
@@ -183,12 +184,18 @@ class _Draft:
                 required=True,
             )
 
+    def forced(self, wanted: bool) -> None:
+        if wanted:
+            targets = ", ".join(wish.target for wish in self.context.mounts)
+            why = f"mode compat: without it a direct path would carry {targets}; with it all files of the node go"
+            self.put("properties.force_compat_mode", True, f"{why} through host memory", required=True)
+
     def p2pdma(self) -> None:
         wanted: dict[str, list[str]] = {}
         if self.mode == "p2pdma":
             for wish, storage in self.context.direct_storages:
                 row = storage.direct
-                for pointer in row.p2pdma_keys if row is not None and self.context.p2pdma_able(storage) else ():
+                for pointer in row.p2pdma_keys if row is not None and self.context.tries_p2pdma(storage) else ():
                     wanted.setdefault(pointer.strip("/").replace("/", "."), []).append(wish.target)
         for key in cufile_keys.known(self.release):
             if not key.key.endswith(".use_pci_p2pdma"):

@@ -22,6 +22,8 @@ from gdsctl.plan.mounts import MountPlan
 from gdsctl.plan.steps import steps
 from gdsctl.record import Record
 
+_P2PDMA = ("p2pdma", "c2c")
+
 
 class Plan(Record, frozen=True, kw_only=True):
     """All that emitters and reports need. `node`: as collected; `node_after`: with the plan carried out.
@@ -56,12 +58,13 @@ def plan(assessment: Assessment, wanted: Wanted, mode: Mode = "auto") -> Plan:
 
     Raises InputError (FILE:LINE of the intent) for a pinned value that libcufile would refuse.
     """
-    now = Context(assessment, wanted)
+    asked: Mode = mode if mode != "auto" else wanted.intent.mode
+    intent = msgspec.structs.replace(wanted.intent, mode=asked)
+    now = Context(assessment, msgspec.structs.replace(wanted, intent=intent))
     wishes = mounts.desire(now)
     context = now
     if any(wish.change != "none" for wish in wishes):
         context = now.with_node(assess(applied.with_mounts(assessment.node, wishes)))
-    asked: Mode = mode if mode != "auto" else wanted.intent.mode
     if asked != "auto":
         said = "asked for on the command line" if mode != "auto" else "the intent asks for it"
         return _draft(now, context, wishes, asked, said).plan
@@ -69,10 +72,13 @@ def plan(assessment: Assessment, wanted: Wanted, mode: Mode = "auto") -> Plan:
 
 
 class _Draft(Record, frozen=True, kw_only=True):
+    """`idle`: the mode makes no path better."""
+
     plan: Plan
     fails: int
     unknown: int
     of: int
+    idle: bool
 
     @property
     def reach(self) -> str:
@@ -82,9 +88,19 @@ class _Draft(Record, frozen=True, kw_only=True):
         return f"{self.of - self.fails - self.unknown} of {self.of} GPU x mount{unknown}{reboot}"
 
     @property
-    def cost(self) -> tuple[int, int, int, int]:
+    def cost(self) -> tuple[int, int, int, int, bool]:
         """Unmet first, then reboots, then what cannot be told, then steps: no reboot for a fact that a look would give."""
-        return self.fails, sum(step.needs_reboot for step in self.plan.steps), self.unknown, len(self.plan.steps)
+        steps = self.plan.steps
+        return self.fails, sum(step.needs_reboot for step in steps), self.unknown, len(steps), self.idle
+
+
+class _Outcome(Record, frozen=True, kw_only=True):
+    """Settings, the node with them carried out, and what each GPU x mount gets."""
+
+    file: CufilePlan
+    modules: DriverPlan
+    after: Assessment
+    judged: tuple[Judged, ...]
 
 
 def _best(now: Context, context: Context, wishes: tuple[MountPlan, ...]) -> Plan:
@@ -105,40 +121,148 @@ def _best(now: Context, context: Context, wishes: tuple[MountPlan, ...]) -> Plan
 
 
 def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: PlanMode, reason: str) -> _Draft:
-    file = cufile.desire(context, mode)
-    modules = driver.desire(context, mode, wishes)
-    node = applied.with_cufile(applied.with_driver(context.node, modules), file.values)
-    after = assess(node)
-    asked = driver.with_findings(context.with_node(after), modules)
-    if asked != modules:
-        modules = asked
-        node = applied.with_cufile(applied.with_driver(context.node, modules), file.values)
-        after = assess(node)
-    judged = judge(context.with_node(after), after.routes)
-    unmet = (*_unmet(judged), *_unwritten(context, file))
-    obstacles = against(context) if mode == "p2pdma" or any(item.status != "pass" for item in judged) else ()
-    idle = tuple(item.because for item in judged if item.idle)
-    ordered = steps(now, file, modules, wishes)
+    outcome = _outcome(context, mode, wishes)
+    remarks: tuple[str, ...] = ()
+    told: frozenset[str] = frozenset()
+    if mode == "p2pdma":
+        trial, carried = outcome, _carried(context, outcome)
+        told = frozenset(s.mount.target for _, s in context.direct_storages if s.takes_p2pdma) - carried
+        remarks = _uncarried(context, trial.after, told)
+        context = context.carrying(carried)
+        if told:
+            outcome = _outcome(context, mode, wishes)
+            outcome = msgspec.structs.replace(outcome, judged=_blaming(outcome.judged, trial.judged, told))
+    elif mode == "compat" and now.intent.mode == "compat":
+        remarks = ("mode compat: no direct path is there, so that force_compat_mode need not be set",)
+        if _may_go_direct(context, outcome):
+            outcome = _outcome(context, mode, wishes, forced=True)
+            remarks = ("mode compat: properties.force_compat_mode keeps every file of the node off the direct paths",)
+    idle = mode != "compat" and not _gains(now, context, outcome)
+    if idle:
+        judged = outcome.judged
+        if now.wanted.path is None and any(wish.change != "none" for wish in wishes):
+            wishes, context = mounts.unchanged(wishes), now.carrying(context.carried or frozenset())
+        outcome = msgspec.structs.replace(_outcome(context, mode, wishes, modules=_advice(outcome)), judged=judged)
+        remarks = remarks or (f"mode {mode} makes no path here better, so it asks for no change of the system",)
+    judged = outcome.judged
+    unfit = mode == "p2pdma" or any(item.status != "pass" for item in judged)
     plan = Plan(
         node=now.node,
-        node_after=node,
+        node_after=outcome.after.node,
         mode=mode,
         mode_reason=reason,
         intent=msgspec.structs.replace(now.intent, mounts=now.mounts),
         intent_from=now.said,
         release=context.version,
-        cufile=file,
-        driver=modules,
+        cufile=outcome.file,
+        driver=outcome.modules,
         mounts=wishes,
-        steps=ordered,
+        steps=steps(now, outcome.file, outcome.modules, wishes),
         routes_now=now.assessment.routes,
-        routes_after=after.routes,
-        unmet=unmet,
-        notes=(*obstacles, *idle, *_notes(context, file, modules, wishes)),
+        routes_after=outcome.after.routes,
+        unmet=(*_unmet(judged), *_unwritten(context, outcome.file)),
+        notes=(
+            *remarks,
+            *(against(context, told) if unfit else ()),
+            *(item.because for item in judged if item.idle),
+            *_notes(context, outcome.file, outcome.modules, wishes),
+        ),
         findings=now.assessment.findings,
     )
     statuses = [item.status for item in judged if not item.idle]
-    return _Draft(plan=plan, fails=statuses.count("fail"), unknown=statuses.count("unknown"), of=len(statuses))
+    return _Draft(
+        plan=plan, fails=statuses.count("fail"), unknown=statuses.count("unknown"), of=len(statuses), idle=idle
+    )
+
+
+def _outcome(
+    context: Context,
+    mode: PlanMode,
+    wishes: tuple[MountPlan, ...],
+    *,
+    forced: bool = False,
+    modules: DriverPlan | None = None,
+) -> _Outcome:
+    """`modules` None: what the mode asks of drivers and boot."""
+    file = cufile.desire(context, mode, forced=forced)
+    planned = driver.desire(context, mode, wishes) if modules is None else modules
+    after = _after(context, planned, file)
+    if modules is None and mode != "compat":
+        asked = driver.with_findings(context.with_node(after), planned)
+        if asked != planned:
+            planned, after = asked, _after(context, asked, file)
+    return _Outcome(file=file, modules=planned, after=after, judged=judge(context.with_node(after), after.routes))
+
+
+def _after(context: Context, modules: DriverPlan, file: CufilePlan) -> Assessment:
+    return assess(applied.with_cufile(applied.with_driver(context.node, modules), file.values))
+
+
+def _carried(context: Context, trial: _Outcome) -> frozenset[str]:
+    """The mounts that some GPU reaches over P2PDMA, or may reach, with everything for it switched on."""
+    able = {storage.mount.target for _, storage in context.direct_storages if context.p2pdma_able(storage)}
+    return frozenset(
+        route.mount
+        for route in trial.after.routes
+        if route.gpu in context.gpu_keys and route.mount in able and route.route in (*_P2PDMA, "unknown")
+    )
+
+
+def _uncarried(context: Context, after: Assessment, targets: frozenset[str]) -> tuple[str, ...]:
+    """One sentence a set of reasons: what stands against P2PDMA with everything for it switched on."""
+    found: dict[str, list[str]] = {}
+    for wish, _ in context.direct_storages:
+        blocking = [
+            judged.finding
+            for judged in after.verdicts.judged
+            if wish.target in targets
+            and set(_P2PDMA) & set(judged.finding.blocks)
+            and any(judged.scope.covers(gpu, wish.target) for gpu in context.gpu_keys)
+        ]
+        if blocking:
+            why = "; ".join(dict.fromkeys(f"{finding.message} ({finding.id})" for finding in blocking))
+            found.setdefault(why, []).append(wish.target)
+    return tuple(
+        f"P2PDMA gains nothing for {', '.join(mounts)}, so no step is for it: {why}" for why, mounts in found.items()
+    )
+
+
+def _blaming(judged: tuple[Judged, ...], trial: tuple[Judged, ...], targets: frozenset[str]) -> tuple[Judged, ...]:
+    """For mounts that P2PDMA does not carry: why it does not, instead of what became of them without it."""
+    tried = {
+        (item.gpu, item.mount): item
+        for item in trial
+        if item.status == "fail" and item.mount is not None and item.mount in targets
+    }
+    return tuple(
+        tried.get((item.gpu, item.mount), item) if item.status == "fail" and item.mount else item for item in judged
+    )
+
+
+def _may_go_direct(context: Context, outcome: _Outcome) -> bool:
+    targets = {wish.target for wish in context.mounts}
+    return any(
+        route.route not in ("compat", "none")
+        for route in outcome.after.routes
+        if route.mount in targets and route.gpu in context.gpu_keys
+    )
+
+
+def _gains(now: Context, context: Context, outcome: _Outcome) -> bool:
+    """Does an intended pair go direct with the plan, or may it, or does it go at all where it did not before?"""
+    targets = {wish.target for wish, _ in context.direct_storages}
+    before = {(route.gpu, route.mount): route.route for route in now.assessment.routes}
+    pairs = [r for r in outcome.after.routes if r.mount in targets and r.gpu in context.gpu_keys]
+    return not pairs or any(
+        route.route != "none"
+        and (route.route != "compat" or before.get((route.gpu, route.mount)) not in ("compat", "unknown"))
+        for route in pairs
+    )
+
+
+def _advice(outcome: _Outcome) -> DriverPlan:
+    """Of what a mode without gain asks, only what a finding advises in any case."""
+    return DriverPlan(arguments=tuple(a for a in outcome.modules.arguments if not a.needed))
 
 
 def _unmet(judged: tuple[Judged, ...]) -> tuple[Unmet, ...]:

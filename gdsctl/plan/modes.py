@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from gdsctl.assess.view import Storage
 from gdsctl.data import cufile_keys
 from gdsctl.data.patched_modules import bringing
 from gdsctl.plan.context import Context
 
 
-def against(context: Context) -> tuple[str, ...]:
-    """One sentence a mode and reason, mounts with the same reason together; nothing where a mode can carry a mount."""
+def against(context: Context, told: Collection[str] = ()) -> tuple[str, ...]:
+    """One sentence a mode and reason, mounts with the same reason together; nothing where a mode can carry a mount.
+
+    `told`: mounts of which it is said elsewhere why P2PDMA does not carry them.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for wish, storage in context.direct_storages:
-        for mode, why in (("p2pdma", _p2pdma(context, storage)), ("nvidia-fs", _nvidia_fs(context, storage))):
+        for mode, why in (
+            ("p2pdma", None if wish.target in told else _p2pdma(context, storage)),
+            ("nvidia-fs", _nvidia_fs(context, storage)),
+        ):
             if why:
                 found.setdefault((mode, why), []).append(wish.target)
     return tuple(f"against {mode} for {', '.join(targets)}: {why}" for (mode, why), targets in found.items())

@@ -77,6 +77,22 @@ def mounted(mounts: tuple[Mount, ...], plans: Iterable[MountPlan]) -> tuple[Moun
     return tuple(changed)
 
 
+def unchanged(plans: Iterable[MountPlan]) -> tuple[MountPlan, ...]:
+    """The same without new options for mounts that stand."""
+    return tuple(
+        plan
+        if plan.change in ("none", "new")
+        else msgspec.structs.replace(
+            plan,
+            change="none",
+            options=tuple(option for option in plan.options if option not in plan.added),
+            added=(),
+            why="left as it is: other options would change no path",
+        )
+        for plan in plans
+    )
+
+
 def _merged(options: tuple[str, ...], plan: MountPlan) -> tuple[str, ...]:
     names = {_name(option) for option in plan.added}
     return (*(option for option in options if _name(option) not in names), *plan.added)

@@ -135,8 +135,52 @@ def test_compat_forbidden_and_compat_mode() -> None:
     assert any("5001" in setting.why for setting in strict.settings if setting.key == "properties.allow_compat_mode")
     found = made(local(hook="stock"), mode="compat")
     assert found.cufile.values["properties"]["use_pci_p2pdma"] is False
+    assert "force_compat_mode" not in found.cufile.values["properties"]  # nothing direct is there to be kept off
     assert found.driver.registry is None
-    assert found.fails
+    assert not found.unmet
+    assert made(local(), "mounts: [{target: /mnt/nvme, expect: direct}]", mode="compat").fails
+
+
+@pytest.mark.parametrize("text", [None, "mode: compat"])
+def test_compat_mode_keeps_off_the_direct_path(text: str | None) -> None:
+    found = made(example("hgx-h100-vast"), text, mode="compat" if text is None else "auto")
+    assert "nvidia-fs" in {route.route for route in found.routes_now}
+    assert {route.route for route in found.routes_after if route.mount in ("/scratch", "/vast/kv")} == {"compat"}
+    assert found.cufile.values["properties"]["force_compat_mode"] is True
+    assert {wish.expect for wish in found.intent.mounts or ()} == {"compat"}
+    assert not found.unmet
+    assert any("force_compat_mode" in step.what for step in found.steps)
+
+
+def test_a_mode_that_gains_nothing_asks_for_nothing() -> None:
+    """vm-lab-switches: Linux without CONFIG_PCI_P2PDMA, so that neither registry keys nor a boot could help."""
+    found = made(example("vm-lab-switches"), mode="p2pdma")
+    assert found.steps == ()
+    assert found.driver.registry is None
+    assert found.cufile.values["properties"]["use_pci_p2pdma"] is False
+    told = [note for note in found.notes if note.startswith("P2PDMA gains nothing for /mnt/ext4")]
+    assert len(told) == 1
+    assert "kernel.no-p2pdma" in told[0]
+    assert all("kernel.no-p2pdma" in unmet.findings for unmet in found.unmet)
+    flat = made(example("vm-flattened"), mode="p2pdma")
+    assert [unmet.findings for unmet in flat.unmet] == [("p2pdma.filesystem-unsupported",)]
+    other = made(example("pcie-nvme-raid"), mode="nvidia-fs")  # stock nvme: no mount option would change that
+    assert {mount.change for mount in other.mounts} == {"none"}
+    assert not any(step.needs_reboot for step in other.steps)
+
+
+def test_p2pdma_on_an_old_kernel_is_not_promised() -> None:
+    """Ubuntu's Linux 5.15 has no P2PDMA from user space (6.2): the direct path over nvidia-fs stays."""
+    found = made(example("hgx-h100-vast"), mode="p2pdma")
+    assert found.driver.registry is None
+    assert not any(step.needs_reboot for step in found.steps)
+    assert {route.route for route in found.routes_after if route.mount == "/scratch"} == {"nvidia-fs"}
+
+
+def test_own_choices_are_no_reason() -> None:
+    (unmet,) = made(example("pcie-nvme-raid")).unmet
+    assert unmet.findings == ("p2pdma.filesystem-unsupported",)
+    assert "not true" not in unmet.because
 
 
 def test_a_right_node_needs_no_step() -> None:
