@@ -35,8 +35,10 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Nvme, ...]:
     known = set(places.values())
     places |= _without_class(reader, functions.values(), {_function(reader, place) for place in known})
     if not places and isinstance(names, Missing) and names.status != "absent":
-        reader.gap("nvme", "", names, detail="/sys/class/nvme", settle_with=_SETTLE)
-        return _unnamed(reader, pci, names)
+        found = _unnamed(reader, pci, names)
+        if not found:
+            reader.gap("nvme", "", names, detail="/sys/class/nvme", settle_with=_SETTLE)
+        return found
     return tuple(
         _controller(reader, name, places[name], functions, subsystems.get(name))
         for name in sorted(places, key=lambda name: int(name[4:]))
@@ -94,7 +96,7 @@ def _unnamed(reader: Reader, pci: tuple[PciDevice, ...], why: Missing) -> tuple[
         for function in functions
     )
     for controller in found:
-        for field in ("name", "namespaces", "multipath"):
+        for field in ("namespaces", "multipath"):
             reader.gap("nvme", field, why, key=controller.name, settle_with=_SETTLE)
     return found
 

@@ -104,7 +104,7 @@ def test_drives_of_lspci_are_controllers_named_by_their_addresses(pasted: Pasted
     (drive,) = report.nvme  # vfio-pci's is none of this kernel's
     assert (drive.name, drive.address, drive.transport) == ("nvme@0000:02:00.0", "0000:02:00.0", "pcie")
     assert (drive.driver, drive.numa_node, drive.namespaces) == ("nvme", 1, ())
-    assert {"/nvme", "/nvme/0/name", "/nvme/0/namespaces"} <= {unknown.pointer for unknown in report.unknowns}
+    assert {"/nvme/0/namespaces", "/nvme/0/multipath"} <= {unknown.pointer for unknown in report.unknowns}
     assert ("0000:01:00.0", "0000:02:00.0", "nvme") in {(p.gpu, p.peer, p.peer_kind) for p in report.pairs}
     # pci.ids calls 10de:2330 so; lspci's own table did not know it.
     assert report.gpus[0].name == "GH100 [H100 SXM5 80GB]"

@@ -377,7 +377,7 @@ class TestFlattenedGdscheck:
         assert report.verification == "succeeded"
         assert not report.truncated
         whole = pasted(tmp_path, gdscheck=flatten(REPORT))
-        assert (whole.gds.version, whole.nvidia_fs.loaded, whole.iommu.state) == ("1.15.1", True, "unknown")
+        assert (whole.gds.version, whole.nvidia_fs.loaded, whole.iommu.state) == ("1.15.1", True, "off")
 
     def test_all_on_one_line(self) -> None:
         """Names hold blanks, so a cell's end is not certain: the head is, the rest is said to be missing."""
