@@ -249,12 +249,15 @@ def _by_release(layer: Layer, key: Key, release: str, *, certain: bool) -> Itera
             remedy="Remove it.",
         )
         return
+    came = f"came with GDS {key.since}; an older library ignores it"
+    if key.named:
+        came = f"is named from GDS {key.named} on, but the library acts on it only from {key.since} on"
     yield _at(
         layer,
         key.pointer,
         id="cufile.key-newer-than-library",
         severity="warning" if certain else "info",
-        message=f"{key.key} came with GDS {key.since}; an older library ignores it",
+        message=f"{key.key} {came}",
         remedy=f"Upgrade GDS to {key.since}, or do without.",
     )
 

@@ -76,7 +76,7 @@ def read(path: str, text: str) -> Layer | Problem:
             line=parsed.error.line,
             column=parsed.error.column,
             message=f"{parsed.error.message}; no cuFile process starts with this file",
-            remedy="Correct the file; `gdsctl lint` shows where it stops making sense.",
+            remedy="Correct the text there, or shortly before.",
             fatal=True,
         )
     root = parsed.value if isinstance(parsed.value, dict) else {}

@@ -46,7 +46,8 @@ class Key(Record, frozen=True, kw_only=True):
     `out_of_range`: the library refuses the file, clamps in silence, or falls back with a message. `bits` 32: a larger
     integer aborts the process. `values`: the words that mean something; `unknown_value`: what becomes of another.
     `empty`: an empty text counts as absent.
-    `since`, `until`: first release that acts on it, first that no longer does. `label`: what gdscheck prints where it
+    `since`, `until`: first release that acts on it, first that no longer does; `named`: first whose documents or library
+    name it, where that is an earlier one. `label`: what gdscheck prints where it
     is not the key. `env`, `api`: the environment variable and CUFILE_PARAM_* that set the same.
     """
 
@@ -65,6 +66,7 @@ class Key(Record, frozen=True, kw_only=True):
     empty: bool = False
     since: str
     until: str | None = None
+    named: str | None = None
     label: str | None = None
     env: str | None = None
     api: str | None = None

@@ -11,11 +11,11 @@ def applies(plan: Plan) -> bool:
 
 
 def emit(plan: Plan) -> Artifact:
-    """An empty line where there is nothing to add. A word with `;` has quotes, which belong in the boot loader's file."""
+    """Nothing at all where there is nothing to add. A word with `;` has quotes, which belong in the boot loader's file."""
     words = [argument.word for argument in plan.driver.arguments]
     return Artifact(
         path="kernel-cmdline",
-        content=" ".join(words) + "\n",
+        content=" ".join(words) + "\n" if words else "",
         reasons={
             argument.word: argument.why + ("" if argument.needed else "; advised, not needed for any route")
             for argument in plan.driver.arguments

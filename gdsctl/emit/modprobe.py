@@ -9,14 +9,19 @@ from gdsctl.plan.driver import MODPROBE
 
 
 def applies(plan: Plan) -> bool:
-    return plan.driver.registry is not None or plan.driver.multipath_off
+    return plan.driver.registry_here or plan.driver.multipath_off
 
 
 def emit(plan: Plan) -> Artifact:
     """Options of modprobe.d(5); NVreg_RegistryDwords is one text in double quotes."""
     lines: list[str] = []
     reasons: dict[str, str] = {}
-    if plan.driver.registry is not None:
+    if plan.driver.registry is not None and not plan.driver.registry_here:
+        where = ", ".join(plan.driver.other_files) or "another file"
+        lines.append(
+            comment(f"NVreg_RegistryDwords stands in {where} as P2PDMA needs it; a second line would replace it")
+        )
+    if plan.driver.registry is not None and plan.driver.registry_here:
         why = "P2PDMA: BAR1 maps all GPU memory once, not write-combined; keys that were set before are kept"
         dwords = "".join(f"{name}={value};" for name, value in plan.driver.registry.items())
         lines += [comment(why), f'options nvidia NVreg_RegistryDwords="{_safe(dwords)}"']

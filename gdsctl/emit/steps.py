@@ -22,6 +22,7 @@ def emit(plan: Plan) -> Artifact:
             lines.append(comment("   needs a reboot"))
         if step.risk:
             lines.append(comment(f"   risk: {step.risk}"))
+        lines += [comment(f"   changes {change}") for change in step.changes]
         lines += list(step.commands)
         lines += [comment(f"   check: {command}") for command in step.check]
         lines += [comment(f"   undo: {command}") for command in step.undo]

@@ -189,6 +189,9 @@ class _Draft:
             targets = ", ".join(wish.target for wish in self.context.mounts)
             why = f"mode compat: without it a direct path would carry {targets}; with it all files of the node go"
             self.put("properties.force_compat_mode", True, f"{why} through host memory", required=True)
+            self.put("properties.allow_compat_mode", True, "force_compat_mode switches it on anyway", required=True)
+            if self.context.intent.compat == "forbid":
+                self.told.append("compat: forbid has no effect in mode compat: force_compat_mode allows it as well")
 
     def p2pdma(self) -> None:
         wanted: dict[str, list[str]] = {}
@@ -197,10 +200,15 @@ class _Draft:
                 row = storage.direct
                 for pointer in row.p2pdma_keys if row is not None and self.context.tries_p2pdma(storage) else ():
                     wanted.setdefault(pointer.strip("/").replace("/", "."), []).append(wish.target)
-        for key in cufile_keys.known(self.release):
+        for key in all_keys():
             if not key.key.endswith(".use_pci_p2pdma"):
                 continue
-            if key.key in wanted:
+            if not key.known_in(self.release):
+                if key.key in wanted and key.section != "properties":
+                    # An unknown key is passed over; without it the upgrade would end P2PDMA in silence.
+                    why = f"{self.release} passes over it, but from GDS {key.since} on the master switch alone does nothing"
+                    self.settings[key.key] = Setting(key=key.key, value=True, why=why)
+            elif key.key in wanted:
                 why = f"P2PDMA for {', '.join(wanted[key.key])}"
                 if key.section == "properties":
                     why = f"master switch of P2PDMA and C2C, for {', '.join(wanted[key.key])}"

@@ -23,7 +23,10 @@ class Artifact(Record, frozen=True, kw_only=True):
 
 
 class Step(Record, frozen=True, kw_only=True):
-    """`commands` and `undo` may be pasted into a root shell in the folder of the artifacts; `check`: look whether it holds."""
+    """`commands` and `undo` may be pasted into a root shell in the folder of the artifacts; `check`: look whether it holds.
+
+    `changes`: `KEY: OLD -> NEW` of each setting that an installed file changes.
+    """
 
     order: int
     what: str
@@ -32,6 +35,7 @@ class Step(Record, frozen=True, kw_only=True):
     risk: str | None = None
     undo: tuple[str, ...] = ()
     check: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 class Unmet(Record, frozen=True, kw_only=True):
@@ -95,10 +99,10 @@ class Drift(Record, frozen=True, kw_only=True):
     @property
     def said(self) -> str:
         """`is A, planned B` as the file that holds it would spell the values."""
-        return f"is {_spelt(self.installed)}, planned {_spelt(self.planned)}"
+        return f"is {spelt(self.installed)}, planned {spelt(self.planned)}"
 
 
-def _spelt(value: Any) -> str:
+def spelt(value: Any) -> str:
     if value is None:
         return "not set"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -33,6 +33,7 @@ class Argument(Record, frozen=True, kw_only=True):
 class DriverPlan(Record, frozen=True, kw_only=True):
     """`registry`: all of NVreg_RegistryDwords, None where the plan needs none; `*_to_write`: modprobe.d lacks it.
 
+    `registry_here`: gdsctl's own file is the one that sets it, since a second definition would replace the first.
     `other_files`: modprobe.d files that set NVreg_RegistryDwords too; `reboot`: what runs is not what is written.
     `load`: modules to load; `unsure`: modules of which it is not known whether the node has them.
     `redirecting`: ports that redirect on the way of an intended mount; `clear_acs`: those, where it costs a route.
@@ -40,6 +41,7 @@ class DriverPlan(Record, frozen=True, kw_only=True):
 
     registry: dict[str, str] | None = None
     registry_to_write: bool = False
+    registry_here: bool = False
     other_files: tuple[str, ...] = ()
     multipath_off: bool = False
     multipath_to_write: bool = False
@@ -61,18 +63,20 @@ def desire(context: Context, mode: PlanMode, mounts: tuple[MountPlan, ...]) -> D
     multipath_off, behind = _multipath(context, over_p2pdma)
     load, unsure = _modules(context, storages, over_nvfs)
     nvfs = context.node.nvidia_fs
-    arguments = [*_rootflags(mounts), *_multipath_argument(context, multipath_off, behind)]
+    by_argument = _multipath_argument(context, multipath_off, behind)
+    own = MODPROBE in (context.node.nvidia_driver.modprobe_files or {}).values()
     return DriverPlan(
         registry=registry,
         registry_to_write=registry_to_write,
+        registry_here=registry is not None and (registry_to_write or own),
         other_files=other,
         multipath_off=multipath_off,
-        multipath_to_write=behind and not arguments,
+        multipath_to_write=behind and not by_argument,
         reboot=(registry is not None and not registry_runs) or behind,
         load=load,
         unsure=unsure,
         reload_nvidia_fs=bool(over_nvfs) and nvfs.loaded is True and nvfs.device_nodes == (),
-        arguments=tuple(arguments),
+        arguments=(*_rootflags(mounts), *by_argument),
         told=told,
     )
 

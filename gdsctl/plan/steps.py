@@ -13,13 +13,14 @@ from gdsctl.model.shell import fstab_field, quoted, sed_literal
 from gdsctl.plan import cufile
 from gdsctl.plan.context import Context
 from gdsctl.plan.cufile import CufilePlan
-from gdsctl.plan.documents import Step
+from gdsctl.plan.documents import Step, spelt
 from gdsctl.plan.driver import MODPROBE, DriverPlan
 from gdsctl.plan.mounts import MountPlan, fstab_line
 from gdsctl.record import Record
 
 _LOAD = "/etc/modules-load.d/gdsctl.conf"
 _FSTAB = "/etc/fstab"
+_SHOWN = 4  # keys in a step's title
 _BACKUP = ".before-gdsctl"
 # For a distribution that no row names.
 _ANY_INITRAMFS = "if command -v update-initramfs; then update-initramfs -u -k all; else dracut -f --regenerate-all; fi"
@@ -139,6 +140,10 @@ def _module_options(now: Context, plan: DriverPlan) -> list[Step]:
         what.append("native NVMe multipath off")
         risk.append("drives with two ports lose their second path, and device names can change: mount by UUID")
         check.append("modprobe -c | grep 'nvme_core multipath'")
+    elif plan.multipath_off:
+        what.append("native NVMe multipath off as it is")
+    if plan.registry_here and not plan.registry_to_write:
+        what.append("the driver's registry keys as they stand there")
     rebuild = _initramfs(now)
     row = distribution(now.node.platform.os_id)
     commands += [f"install -m 0644 modprobe.conf {MODPROBE}", rebuild]
@@ -345,7 +350,7 @@ def _matters(difference: Difference) -> bool:
 def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
     """Install the file, unless what is installed amounts to the same; then clear what would override it."""
     config = now.view.config
-    found = differences(now, plan)
+    found = every = differences(now, plan)
     if found is not None:
         # Without an intent a default is left unwritten; a tuned value in a process's own file is its own affair.
         strict = now.wanted.path is not None
@@ -358,8 +363,12 @@ def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
     overriding = [d for d in found or () if d.origin not in (None, cufile.PATH)]
     steps = []
     if found is None or config.fatal is not None or len(overriding) < len(found):
-        changed = [d for d in found or () if d.origin in (None, cufile.PATH)]
-        shown = ", ".join(d.key for d in changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
+        # What hangs on a route first, then the rest that the file brings along.
+        changed = [d for d in every or () if d.origin in (None, cufile.PATH)]
+        changed.sort(key=lambda d: not _matters(d))
+        more = len(changed) - _SHOWN
+        shown = ", ".join(d.key for d in changed[:_SHOWN])
+        shown += f" and {more} more key{'s' * (more > 1)}" if more > 0 else ""
         reason = f": {shown}" if shown else ": the installed file is refused by the library" if config.fatal else ""
         steps.append(
             Step(
@@ -372,6 +381,7 @@ def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
                 risk="processes that run keep the old values until they start again",
                 undo=(f"mv {backup} {cufile.PATH}" if there else f"rm {cufile.PATH}",),
                 check=("gdsctl lint", "gdsctl verify"),
+                changes=tuple(f"{d.key}: {spelt(d.installed)} -> {spelt(d.planned)}" for d in changed),
             )
         )
     by_origin: dict[str, list[str]] = {}

@@ -91,7 +91,8 @@ def _steps(report: PlanReport, *, verbose: bool) -> list[RenderableType]:
             head.append("  (reboot)", style="yellow")
         lines.append(head)
         lines += [Padding(Text(f"# {safe(command)}"), (0, 0, 0, 4)) for command in step.commands]
-        told = [("check", command) for command in step.check]
+        told = [("changes", change) for change in step.changes] if verbose else []
+        told += [("check", command) for command in step.check]
         told += [("risk", step.risk)] if step.risk else []
         told += [("undo", command) for command in step.undo] if verbose else []
         lines += [Padding(Text(f"{name}: {safe(text)}", style="dim"), (0, 0, 0, 4)) for name, text in told]

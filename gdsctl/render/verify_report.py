@@ -20,14 +20,17 @@ _INDENT = 9
 def verify_report(report: VerifyReport, *, verbose: bool = False) -> RenderableType:
     """What does not hold, why and what would settle it; those that hold too where verbose; last the verdict."""
     shown = [requirement for requirement in report.requirements if verbose or requirement.status != "pass"]
+    entries = _folded(shown)
     loose = [entry for entry in report.drift if not entry.required]
     parts: list[RenderableType] = [*_head(report)]
     if shown:
-        parts += [Text(""), *_requirements(shown, report.gpus)]
+        parts += [Text(""), *_requirements(entries, report.gpus)]
     if loose:
         parts += [Text(""), Text("Not as planned, but no route hangs on it (--strict fails on these):")]
         parts += [_hanging(_drift(entry), 2) for entry in loose]
     parts += [Text(""), _verdict(report)]
+    if len(entries) < len(shown):
+        parts.insert(-1, Text(f"{len(shown)} requirements in {_count(entries)}: those that fare alike share one."))
     return Group(*parts)
 
 
@@ -40,12 +43,19 @@ def _head(report: VerifyReport) -> list[RenderableType]:
     return [*lines, Text(f"intent: {safe(report.intent_from)}"), Text(f"mode: {report.mode}")]
 
 
-def _requirements(requirements: Sequence[Requirement], gpus: dict[str, int]) -> list[RenderableType]:
+_Entry = tuple[str, str, str, str | None, str | None]
+
+
+def _folded(requirements: Sequence[Requirement]) -> dict[_Entry, list[str]]:
     """Subjects that fare alike share an entry."""
-    groups: dict[tuple[str, str, str, str | None, str | None], list[str]] = {}
+    groups: dict[_Entry, list[str]] = {}
     for one in requirements:
         key = (one.status, one.id, one.evidence, one.finding, one.settle_with)
         groups.setdefault(key, []).append(one.subject)
+    return groups
+
+
+def _requirements(groups: dict[_Entry, list[str]], gpus: dict[str, int]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for (status, name, evidence, finding, settle), subjects in groups.items():
         head = Text(f"{status.upper():<{_INDENT}}", style=_STYLE[status])
@@ -67,6 +77,10 @@ def _subjects(subjects: Iterable[str], gpus: dict[str, int]) -> str:
         address = next(name for name in named if name in gpus)
         return ", ".join([f"GPU {numbers[0]} ({address})", *others])
     return ", ".join([*([f"GPUs {ranges(numbers)}"] if numbers else []), *others])
+
+
+def _count(entries: dict[_Entry, list[str]]) -> str:
+    return "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
 
 
 def _drift(entry: Drift) -> str:

@@ -312,3 +312,12 @@ def test_never_raises(document: Any, version: str | None) -> None:
     for problem in problems(document, version, node=NODE):
         assert problem.message
         assert problem.fatal == (problem.severity == "critical")
+
+
+def test_a_key_that_is_named_before_it_acts() -> None:
+    """Documents of 1.17 name it; asked, 1.17 and 1.18 look nothing up by that name, 1.19 does."""
+    (found,) = problems({"properties": {"gds_fallback_io": True}}, "1.18")
+    assert found.id == "cufile.key-newer-than-library"
+    assert "named from GDS 1.17" in found.message
+    assert "from 1.19 on" in found.message
+    assert problems({"properties": {"gds_fallback_io": True}}, "1.19") == []

@@ -35,7 +35,7 @@ def test_plan_documents(capsys: pytest.CaptureFixture[str]) -> None:
         "unmet",
         "findings",
     }
-    assert set(found["steps"][0]) == {"order", "what", "commands", "needs_reboot", "risk", "undo", "check"}
+    assert set(found["steps"][0]) == {"order", "what", "commands", "needs_reboot", "risk", "undo", "check", "changes"}
     assert set(found["artifacts"]["cufile.json"]) == {"path", "content", "reasons"}
     assert run(["plan", "-S", HGX, "--format", "yaml"]) == 0
     assert yaml.safe_load(capsys.readouterr().out) == found
@@ -230,6 +230,7 @@ def test_lint_sarif_has_regions(tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         (["/no/such/file"], 4),
         (["--gds-version", "new"], 2),
+        (["--gds-version", "9.9"], 2),
         (["x.json", "-S", HGX], 2),
         (["--fix"], 2),
         (["-", "--fix"], 2),

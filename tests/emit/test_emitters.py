@@ -78,7 +78,7 @@ def octal(name: str) -> str:
 def test_no_control_character_leaves(kind: str, target: str) -> None:
     content = text(kind, hostile(target))
     assert not CONTROL.search(content)
-    assert content.endswith("\n")
+    assert content.endswith("\n") or (kind, content) == ("kernel-cmdline", "")
     content.encode()
 
 
@@ -222,7 +222,7 @@ def test_kept_registry_keys_cannot_end_the_line() -> None:
 
 def test_kernel_cmdline_only_where_a_finding_asks() -> None:
     right = plan(assess(local()), wanted())
-    assert text("kernel-cmdline", right) == "\n"
+    assert text("kernel-cmdline", right) == ""
     assert not emit.EMITTERS["kernel-cmdline"].applies(right)
     node = local()
     iommu = msgspec.structs.replace(node.iommu, state="translated")

@@ -87,10 +87,11 @@ def test_multipath_and_ext4_and_the_block_key() -> None:
 
 
 def test_keys_are_gated_by_release() -> None:
-    for version, block in (("1.14.1", False), ("1.16", True)):
+    for version in ("1.14.1", "1.16"):
         found = made(local(version=version, hook="stock"), "mounts: [{target: /mnt/nvme}]")
         assert found.mode == "p2pdma"
-        assert ("block" in found.cufile.values) is block
+        # 1.14 passes over the section; 1.16 needs it, so that an upgrade does not end P2PDMA
+        assert found.cufile.values["block"] == {"nvme": {"use_pci_p2pdma": True}}
         assert "sparse" not in found.cufile.values
     newest = made(local(version=None), "mounts: [{target: /mnt/nvme}]")
     assert newest.release is None
@@ -463,7 +464,8 @@ def test_all_written_keys_are_known_to_the_release() -> None:
             for setting in found.cufile.settings:
                 key = cufile_keys.key(setting.key)
                 assert key is not None
-                assert key.known_in(version)
+                # The one written ahead: 1.13 to 1.15 pass over it, from 1.16 on P2PDMA hangs on it.
+                assert key.known_in(version) or (version > "1.11" and key.key == "block.nvme.use_pci_p2pdma")
                 assert setting.why.strip()
 
 

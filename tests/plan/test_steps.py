@@ -169,6 +169,30 @@ def test_what_stands_against_a_mode_is_told() -> None:
     assert not any(n.startswith("against") for n in made(example("hgx-h100-vast").node).notes)
 
 
+def test_the_registry_text_is_defined_once() -> None:
+    """The keys stand in nvidia-p2pdma.conf already; the last line of an option replaces the others (modprobe.d(5))."""
+    text = emit.EMITTERS["modprobe"].emit(made(example("pcie-nvme-raid").node)).content
+    options = [line for line in text.splitlines() if line.startswith("options")]
+    assert options == ["options nvme_core multipath=N"]
+    assert "stands in /etc/modprobe.d/nvidia-p2pdma.conf" in text
+    node = example("pcie-nvme-raid").node
+    keys = node.nvidia_driver.modprobe_registry_dwords or {}
+    driver = msgspec.structs.replace(
+        node.nvidia_driver, modprobe_files=dict.fromkeys(keys, "/etc/modprobe.d/gdsctl.conf")
+    )
+    own = made(changed(node, nvidia_driver=driver))  # the file that is replaced: what stands in it is kept
+    assert emit.EMITTERS["modprobe"].emit(own).content.count("\noptions nvidia NVreg_RegistryDwords=") == 1
+    assert "registry keys as they stand there" in step(own, "multipath off").what
+
+
+def test_a_step_tells_all_that_its_file_changes() -> None:
+    found = step(made(example("pcie-nvme-raid").node), "Install /etc/cufile.json")
+    assert "block.nvme.use_pci_p2pdma" in found.what
+    assert "and 2 more keys" in found.what
+    assert len(found.changes) == 6
+    assert "execution.max_io_threads: 8 -> 4" in found.changes
+
+
 def test_a_mount_to_come_brings_its_advice() -> None:
     notes = made(local(), "mounts: [{target: /l, type: lustre, source: '10.0.0.1@o2ib:/fs'}]").notes
     assert any(n.startswith("/l: one LNet network") and "lnetctl net show" in n for n in notes)

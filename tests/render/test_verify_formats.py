@@ -69,6 +69,7 @@ def test_gpus_that_fare_alike_share_a_line() -> None:
     text = terminal.plain(verify_report(made), 80)
     assert "FAIL     route:/m  GPUs 0-3\n         wanted direct, gets compat, because" in text
     assert "more: gdsctl explain nvme.unpatched" in text
+    assert text.splitlines()[-2] == "4 requirements in 1 entry: those that fare alike share one."
     assert text.splitlines()[-1] == "FAIL: 4 of 5 requirements fail, 1 hold"
 
 

@@ -46,7 +46,7 @@ RULE = Rule(
     remedy=Remedy(
         text="Switch native multipath off at boot, and rebuild the initramfs.",
         commands=(
-            "echo 'options nvme_core multipath=N' > /etc/modprobe.d/nvme-p2pdma.conf",
+            "echo 'options nvme_core multipath=N' >> /etc/modprobe.d/gdsctl.conf",
             "update-initramfs -u -k all || dracut -f",
         ),
         needs_reboot=True,

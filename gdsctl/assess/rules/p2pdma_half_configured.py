@@ -33,7 +33,7 @@ def _keys_lacking(view: View) -> Iterator[Verdict]:
         lacking = [key for key in row.p2pdma_keys if view.config.flag(key.strip("/").replace("/", ".")) is not True]
         if lacking:
             target = storage.mount.target
-            names = ", ".join(lacking)
+            names = ", ".join(key.strip("/").replace("/", ".") for key in lacking)
             scope = Scope(mounts=frozenset({target}))
             if view.version is None:
                 yield Cannot(
