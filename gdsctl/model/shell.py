@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import shlex
 
-_CONTROL = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
-
 
 def quoted(word: str) -> str:
-    """One shell word; control characters only ever inside $'...', so that a pasted line stays one line."""
-    if not _CONTROL.isdisjoint(word):
-        body = "".join(_escape(character) for character in word)
-        return f"$'{body}'"
-    return shlex.quote(word)
+    r"""One shell word; what is not printable only ever as `\xNN` inside $'...', so that a pasted line stays one line.
+
+    A shell without $'...' (dash) reads `$` and a word in plain quotes, where `\'` would end it: so no quote stands inside.
+    """
+    if word.isprintable():
+        return shlex.quote(word)
+    return f"$'{''.join(c if c.isprintable() and c not in _QUOTING else _hex(c) for c in word)}'"
+
+
+_QUOTING = frozenset("'\\")
+
+
+def _hex(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
 # What separates fields, quotes, starts a comment or an escape; fstab(5) and libmount take octal.
@@ -31,11 +38,3 @@ def _octal(character: str) -> str:
 def sed_literal(text: str) -> str:
     """A field of fstab as `sed -E` is to find it, between double quotes: the field itself holds none."""
     return "".join("\\" + c if c in ".[]*^$+?(){}|\\" else c for c in text)
-
-
-def _escape(character: str) -> str:
-    if character in ("'", "\\"):
-        return "\\" + character
-    if character in _CONTROL:
-        return "".join(f"\\x{byte:02x}" for byte in character.encode())
-    return character
