@@ -6,6 +6,7 @@ import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from gdsctl.plan.documents import Requirement, VerifyReport
+from gdsctl.render.safe_text import safe
 
 # Char of XML 1.0 (fifth edition, 2.2): all else may not even be written as a reference.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -67,4 +68,4 @@ def _case(suite: Element, requirement: Requirement) -> None:
 
 
 def _clean(text: str) -> str:
-    return _FORBIDDEN.sub("", text)
+    return _FORBIDDEN.sub("", safe(text))

@@ -7,6 +7,7 @@ from typing import get_args
 
 from gdsctl.assess.routes import DIRECT
 from gdsctl.plan.documents import Status, VerifyReport
+from gdsctl.render.safe_text import safe
 
 Sample = tuple[dict[str, str], float | int]
 
@@ -79,6 +80,5 @@ def _family(name: str, told: str, samples: Iterable[Sample]) -> str:
 
 
 def _quoted(text: str) -> str:
-    r"""Text format 0.0.4: `\\`, `\"` and `\n` are escaped, all else is UTF-8."""
-    plain = text.encode("utf-8", "backslashreplace").decode()
-    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    r"""Text format 0.0.4: `\\` and `\"` are escaped, all else is UTF-8; control and hidden characters as `\xNN`."""
+    return '"' + safe(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
