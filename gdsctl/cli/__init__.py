@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from typing import TextIO
 
@@ -11,7 +12,13 @@ from gdsctl.errors import GdsctlError
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run gdsctl and end the process with the documented exit code."""
+    """Run gdsctl and end the process with the documented exit code.
+
+    SIGTERM and SIGHUP end it as Ctrl-C does, with everything cleaned up; one that the caller ignores (nohup) stays so.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 

@@ -9,7 +9,7 @@ import typer.core
 
 from gdsctl.errors import UsageError
 
-_INPUTS = ("file", "files", "intent", "waivers", "snapshot", "snapshots", "baseline", "model")
+_INPUTS = ("file", "files", "intent", "waivers", "snapshot", "snapshots", "baseline", "model", "path")
 _OUTPUTS = ("output", "output_dir", "out")
 
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -120,7 +119,7 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         seed=seed,
     )
     check(request)
-    with _signals(), _progress() as progress:
+    with _progress() as progress:
         source = LiveSource()
         if workload is None:
             from gdsctl.probe.probe import probe as run
@@ -167,21 +166,6 @@ def _settle(wanted: str) -> str:
     if wanted == "host-direct":
         return "the probe in a directory of its own, on a quiet device"
     return "libcufile 1.15 or newer, or echo 1 > /sys/module/nvidia_fs/parameters/rw_stats_enabled"
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a probe as Ctrl-C does: the exit code is 130 and everything is cleaned up."""
-
-    def interrupt(_number: int, _frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

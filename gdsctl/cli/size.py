@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from typing import Annotated, Optional
 
 import typer
@@ -74,7 +73,7 @@ def size(  # noqa: PLR0917 -- options, named on the command line
         "bandwidth-gbs": bandwidth_gbs,
         "prefill-tokens-per-s": prefill_tokens_per_s,
     }.items():
-        if value is not None and not (math.isfinite(value) and 1e-9 <= value <= 1e15):
+        if value is not None and not 1e-9 <= value <= 1e15:
             raise UsageError(f"--{name} {value}: a positive number is wanted")
     asked = Asked(
         tokens=tokens,

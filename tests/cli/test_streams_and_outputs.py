@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -100,7 +102,9 @@ def test_what_is_read_is_never_written_over(arguments: str, tmp_path: Path) -> N
     assert (tmp_path / "modules").read_text() == MODULES
 
 
-@pytest.mark.parametrize("arguments", ["inspect -S ''", "parse lspci ''", "diff '' ''", "plan -i ''", "snapshot ''"])
+@pytest.mark.parametrize(
+    "arguments", ["inspect -S ''", "parse lspci ''", "diff '' ''", "plan -i ''", "snapshot ''", "probe ''"]
+)
 def test_an_empty_name_is_a_usage_error(arguments: str, tmp_path: Path) -> None:
     done = bash(f"{COMMAND} {arguments}", tmp_path)
     assert done.returncode == 2
@@ -126,3 +130,35 @@ def test_out_of_memory_is_the_system_and_no_fault(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, cwd=tmp_path, timeout=60)
     assert (done.returncode, done.stdout) == (5, b"")
     assert done.stderr == b"gdsctl: the system gives no more: out of memory\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("out", ["node.tar", "node"])
+def test_no_signal_leaves_a_part_of_a_snapshot(number: signal.Signals, out: str, tmp_path: Path) -> None:
+    """The signal comes once the temporary name stands."""
+    script = (
+        "import os, time\n"
+        "from gdsctl import cli\n"
+        "from gdsctl.source import writing\n"
+        "members = writing._members\n"
+        "def slow(capture):\n"
+        "    yield from members(capture)\n"
+        "    time.sleep(30)\n"
+        "writing._members = slow\n"
+        f"cli.main(['snapshot', {out!r}, '-S', 'example:nvme-unpatched'])\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stderr=subprocess.PIPE) as running:
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert list(tmp_path.iterdir())
+        running.send_signal(number)
+        assert running.communicate(timeout=30)[1] == b"gdsctl: interrupted\n"
+    assert running.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_beyond_any_float(tmp_path: Path) -> None:
+    done = bash(f"{COMMAND} size --tokens-per-gib 1 --tokens {'9' * 400}", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
