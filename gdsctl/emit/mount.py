@@ -18,17 +18,18 @@ def emit(plan: Plan) -> Artifact:
     reasons: dict[str, str] = {}
     for wish in plan.mounts:
         target, source = quoted(wish.target), quoted(wish.source)
+        fstype = quoted(wish.fstype)
         options = quoted(",".join(wish.options))
         lines.append(comment(wish.why))
         if wish.change == "none":
-            lines.append(comment(f"mount -t {wish.fstype} -o {options} -- {source} {target}"))
+            lines.append(comment(f"mount -t {fstype} -o {options} -- {source} {target}"))
         elif wish.change == "rootflags":
             lines.append(comment(f"rootflags={','.join(wish.added)} on the kernel command line"))
         elif wish.change == "remount":
             lines.append(f"mount -o {quoted('remount,' + ','.join(wish.added))} -- {target}")
         else:
             before = {"again": f"umount -- {target} && ", "new": f"mkdir -p -- {target} && "}[wish.change]
-            lines.append(f"{before}mount -t {wish.fstype} -o {options} -- {source} {target}")
+            lines.append(f"{before}mount -t {fstype} -o {options} -- {source} {target}")
         reasons[str(len(lines))] = wish.why
     if not lines:
         lines = [comment("nothing to mount, and no options to change")]

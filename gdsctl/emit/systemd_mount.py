@@ -21,7 +21,7 @@ def emit(plan: Plan) -> Artifact:
         if wish.change == "rootflags":
             continue
         name = f"{unit_name(wish.target)}.mount"
-        if not (wish.target + wish.source).isprintable():
+        if not "".join((wish.target, wish.source, wish.fstype, *wish.options)).isprintable():
             units.append(comment(f"{name}: left out, a unit file cannot hold its name"))
             reasons[name] = "left out: control characters in its name"
             continue

@@ -216,7 +216,7 @@ def fstab_line(plan: MountPlan) -> str:
         (
             fstab_field(plan.source),
             fstab_field(plan.target),
-            plan.fstype,
+            fstab_field(plan.fstype),
             ",".join(map(fstab_field, options)),
             "0",
             "0" if network else "2",

@@ -272,7 +272,7 @@ def _mounts(wishes: tuple[MountPlan, ...]) -> list[Step]:
     for plan in wishes:
         target = quoted(plan.target)
         options = quoted(",".join(plan.options))
-        fresh = f"mount -t {plan.fstype} -o {options} -- {quoted(plan.source)} {target}"
+        fresh = f"mount -t {quoted(plan.fstype)} -o {options} -- {quoted(plan.source)} {target}"
         check = ("findmnt --verify", f"findmnt -no OPTIONS --mountpoint {target}")
         if plan.change == "remount":
             added = quoted(f"remount,{','.join(plan.added)}")
