@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -113,16 +112,7 @@ class Value:
 
 
 class _Plain(yaml.constructor.SafeConstructor):
-    """The safe constructor on its own, for nodes that are composed already; of numbers it takes those that JSON has."""
-
-    def construct_yaml_float(self, node: Any) -> float:
-        number = float(super().construct_yaml_float(node))
-        if not math.isfinite(number):
-            raise ValueError(f"{node.value} is no number of JSON")
-        return number
-
-
-_Plain.add_constructor("tag:yaml.org,2002:float", _Plain.construct_yaml_float)
+    """The safe constructor on its own, for nodes that are composed already."""
 
 
 def meant(word: str, allowed: Sequence[str] | Mapping[str, object]) -> str:

@@ -166,10 +166,3 @@ def test_any_yaml_is_an_intent_or_an_input_error(value: object) -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_an_intent_or_an_input_error(text: str) -> None:
     assert answered(text)
-
-
-@pytest.mark.parametrize("number", [".nan", ".inf", "-.inf", "1e999", "1.0e+999"])
-def test_numbers_that_json_has_not(number: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read(f"schema: gdsctl/intent/v1\ntuning:\n  max_io_threads: {number}\n", "i.yaml")
-    assert (caught.value.path, caught.value.line) == ("i.yaml", 3)
