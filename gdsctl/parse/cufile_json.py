@@ -194,6 +194,10 @@ class _Reader:
         self.comments = True
         return "comment"
 
+    def _several_bytes(self, at: int) -> bool:
+        """Whether the character is more than one byte; a surrogate stands for one byte that is not UTF-8."""
+        return self.text[at] > "\x7f" and not _SURROGATES.match(self.text, at)
+
     def _past_comments(self) -> tuple[str, int]:
         kind, start = self._token()
         while kind == "comment":
@@ -269,6 +273,9 @@ class _Reader:
             kind, start = self._token()
             if kind == "comment":
                 kind, start = self._past_comments()  # whatever token stands here passes for the comma
+                if kind == "bad" and self._several_bytes(self.at - 1):
+                    # The library reads bytes: the character's first one passes for the comma, its second is no key.
+                    raise _Bad(start, self._expected("',' or '}'", kind, start))
             elif kind not in ",}":
                 raise _Bad(start, self._expected("',' or '}'", kind, start))
             if kind == "}":

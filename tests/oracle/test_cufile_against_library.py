@@ -197,6 +197,18 @@ def test_syntax(installed: Libcufile, documents: list[str]) -> None:
         assert parse(text).valid == (answer["code"] == 0), text
 
 
+# One byte, several bytes, characters on either side of the surrogates, bytes that are not UTF-8, tokens of other kinds.
+IN_PLACE_OF_A_COMMA = [
+    "$", "\x7f", "/x", "/é", "é", "\ue000", "\uffff", "\U0001f600", "\udc80", "\udcc3\udca9", "]", '"k"', "1", "null", ":",
+]  # fmt: skip
+
+
+def test_what_passes_for_a_comma_after_a_comment(installed: Libcufile) -> None:
+    documents = [f'{{"a":1/*c*/{token} "b":2}}' for token in IN_PLACE_OF_A_COMMA]
+    for text, answer in zip(documents, installed.probe(documents), strict=True):
+        assert parse(text).valid == (answer["code"] == 0), text
+
+
 def test_syntax_of_every_release(libcufile: Libcufile) -> None:
     pieces = [
         "{",
