@@ -5,16 +5,23 @@ its own rate, nor more than what the links beyond it bring. A link that several 
 one that a pair does not cross (a switch's uplink, for a drive on the GPU's own switch) not at all. Rates are those of the
 line code; packet headers take 5 to 15 % of them, root complexes and the link between sockets take what nobody
 publishes. The figure is an upper bound.
+
+Bytes that rest on the way, in host memory or in another GPU, pass two such trees one after the other. A link that lies
+on both ways, a switch's uplink say, carries them up in the first and down in the second, and links are full duplex.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
+from gdsctl.assess.routing import Policy, linked, staging_gpus
 from gdsctl.assess.view import Storage, View
 from gdsctl.model.devices import Gpu
 
 _Key = tuple[str, str]
+Stage = Literal["host"] | Gpu | None
+"""Where bytes rest between storage and GPU: host memory, another GPU, or nowhere."""
 
 
 class Limit(NamedTuple):
@@ -41,29 +48,81 @@ class _Branch:
         return min(own, _together(self.beyond), key=lambda found: found.gbs) if self.beyond else own
 
 
-def ceiling(view: View, gpu: Gpu, storage: Storage) -> float | None:
-    """GB/s, rounded to hundredths; None where the peers or a link on the way are not known."""
-    found = limit(view, gpu, storage)
+def stages(view: View, gpu: Gpu, storage: Storage, policy: Policy | None) -> tuple[Stage, ...]:
+    """Where dynamic routing may let the bytes rest; libcufile chooses among several."""
+    if policy in ("GPU_MEM_NVLINKS", "GPU_MEM"):
+        helpers = staging_gpus(view, gpu, view.nics(storage.mount))
+        return tuple(helper for helper in helpers if policy == "GPU_MEM" or linked(gpu, helper))
+    return ("host",) if policy == "SYS_MEM" else (None,)
+
+
+def limit(view: View, gpu: Gpu, storage: Storage, through: Iterable[Stage] = (None,)) -> Limit | None:
+    """What a GPU and a mount can exchange at most, by the best of the stages.
+
+    None where the peers or a link on the way are not known.
+    """
+    best: Limit | None = None
+    for stage in through:
+        found = _staged(view, gpu, storage, stage)
+        if found is None:
+            return None
+        best = max(found, best, key=_gbs) if best else found
+    return best
+
+
+def figure(found: Limit | None) -> float | None:
+    """GB/s, rounded to hundredths."""
     return round(found.gbs, 2) if found else None
 
 
-def uplinks(view: View, gpu: Gpu, storage: Storage) -> tuple[str, ...]:
+def uplinks(view: View, gpu: Gpu, storage: Storage, found: Limit | None) -> tuple[str, ...]:
     """Of what limits a route the switches alone, by their upper ends: links that GPUs or peers share with others."""
-    found = limit(view, gpu, storage)
     own = {gpu.address, *view.peers(storage.mount)}
     return tuple(address for address in found.at if address not in own) if found else ()
 
 
-def limit(view: View, gpu: Gpu, storage: Storage) -> Limit | None:
-    """What a GPU and a mount can exchange at most; None where the peers or a link on the way are not known."""
-    pairs = view.pairs_of(gpu, storage.mount)
-    if not pairs or len(pairs) < len(view.peers(storage.mount)):
+def _staged(view: View, gpu: Gpu, storage: Storage, stage: Stage) -> Limit | None:
+    peers = view.peers(storage.mount)
+    if not peers or gpu.address is None:
         return None
+    if stage is None:
+        return _tree(view, storage, [(peer, _way(view, gpu, peer)) for peer in peers])
+    if stage == "host":
+        return _less(
+            _tree(view, storage, [(peer, _climb(view, peer)[::-1]) for peer in peers]),
+            _chain(view, () if gpu.c2c else _climb(view, gpu.address)),
+        )
+    first = _staged(view, stage, storage, None)
+    # No NVLink is as slow as a NIC: 20 GB/s each way was the first one's least, and GPUs have two of them or more.
+    return first if linked(gpu, stage) else _less(first, _chain(view, _way(view, gpu, stage.address or "")))
+
+
+def _less(first: Limit | None, second: Limit | None) -> Limit | None:
+    return min(first, second, key=_gbs) if first and second else None
+
+
+def _gbs(found: Limit) -> float:
+    return found.gbs
+
+
+def _chain(view: View, way: tuple[str, ...]) -> Limit | None:
+    """The narrowest link of a way that no other bytes share; endless where there is none."""
+    narrowest = Limit(float("inf"), ())
+    for address in way:
+        gbs = view.topology.gbs(address)
+        if gbs is None:
+            return None
+        narrowest = min(narrowest, Limit(gbs, (address,)), key=_gbs)
+    return narrowest
+
+
+def _tree(view: View, storage: Storage, ways: Iterable[tuple[str, tuple[str, ...]]]) -> Limit | None:
+    """What all peers together get to the root of their ways; each way starts at the root."""
     rates = _rates(view, storage)
     branches: dict[_Key, _Branch] = {}
-    for pair in pairs:
+    for peer, way in ways:
         beyond = branches
-        for address in _way(view, gpu, pair.peer):
+        for address in way:
             gbs = view.topology.gbs(address)
             if gbs is None:
                 return None
@@ -71,15 +130,27 @@ def limit(view: View, gpu: Gpu, storage: Storage) -> Limit | None:
             if key not in beyond:
                 beyond[key] = _Branch(address, gbs)
             beyond = beyond[key].beyond
-        if pair.peer in rates:
-            beyond["rate", pair.peer] = _Branch(pair.peer, rates[pair.peer])
+        if peer in rates:
+            beyond["rate", peer] = _Branch(peer, rates[peer])
     return _together(branches)
 
 
+def _climb(view: View, address: str) -> tuple[str, ...]:
+    """The functions below each link from one up to its root port."""
+    return view.topology.links(address, view.topology.chain(address))
+
+
 def _way(view: View, gpu: Gpu, peer: str) -> tuple[str, ...]:
-    """The functions below each link between, from the GPU on. Behind NVLink-C2C a GPU's own PCIe link is no limit."""
-    path = view.topology.path(gpu.address or "", peer)
-    near = () if gpu.c2c else view.topology.links(gpu.address or "", path.up)
+    """The functions below each link between, from the GPU on. Behind NVLink-C2C a GPU's own PCIe link is no limit.
+
+    Where ACS redirects, the bytes go up to the host bridge and come down again.
+    """
+    here = gpu.address or ""
+    pair = view.pair(here, peer)
+    if pair is not None and pair.acs_redirect_at:
+        return (() if gpu.c2c else _climb(view, here)) + _climb(view, peer)[::-1]
+    path = view.topology.path(here, peer)
+    near = () if gpu.c2c else view.topology.links(here, path.up)
     return near + view.topology.links(peer, path.down[::-1])[::-1]
 
 

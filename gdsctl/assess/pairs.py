@@ -91,15 +91,18 @@ class _Judge:
             reason = f"{reason}; {relation.reason}"
         if relation.flattened:
             reason += "; a Broadcom switch that shows two levels is counted as one"
+        hops = path.hops
         if gpu in self._coherent:
             reason += "; memory of a GPU on NVLink-C2C is ordinary memory to Linux, which is not asked this"
+        if verdict.redirect_at:  # up to the host bridge and down again
+            path = Path(self._topology.chain(gpu), None, self._topology.chain(peer.address)[::-1])
         bottleneck, at = self._bottleneck(gpu, peer, path)
         return Pair(
             gpu=gpu,
             peer=peer.address,
             peer_kind=peer.kind,
             class_=relation.class_,
-            hops=path.hops,
+            hops=hops,
             meet=relation.meet,
             acs_redirect_at=verdict.redirect_at,
             p2p=verdict.p2p,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.ceiling import ceiling, uplinks
+from gdsctl.assess.ceiling import figure, limit, stages, uplinks
 from gdsctl.assess.engine import Findings, Judged, Undecided
 from gdsctl.assess.routing import dynamic_policy, nearest_first
 from gdsctl.assess.view import Storage, View, gpu_key
@@ -65,16 +65,18 @@ def _route(view: View, findings: Findings, gpu: Gpu, storage: Storage) -> Route:
     pending = next((trial for trial in trials if not trial.blocking and trial.open), None)
     if winner is not None:
         confirmed = _confirmed(view, winner.route, storage)
+        policy = dynamic_policy(view, gpu, storage)
+        most = limit(view, gpu, storage, stages(view, gpu, storage, policy))
         return Route(
             gpu=key,
             mount=mount.target,
             route=winner.route,
-            dynamic_routing=dynamic_policy(view, gpu, storage),
+            dynamic_routing=policy,
             via=via,
-            ceiling_gbs=ceiling(view, gpu, storage),
+            ceiling_gbs=figure(most),
             blockers=tuple(dict.fromkeys(j.finding.id for t in trials for j in t.blocking if t is not winner)),
             confidence="certain" if confirmed and pending is None else "likely",
-            because=f"{_WORDS[winner.route]}: {confirmed or 'no blocker found'}{_narrowed(view, gpu, storage)}",
+            because=f"{_WORDS[winner.route]}: {confirmed or 'no blocker found'}{_narrowed(uplinks(view, gpu, storage, most))}",
         )
     if pending is not None:
         first = pending.open[0]
@@ -82,7 +84,7 @@ def _route(view: View, findings: Findings, gpu: Gpu, storage: Storage) -> Route:
             gpu=key,
             mount=mount.target,
             via=via,
-            ceiling_gbs=ceiling(view, gpu, storage),
+            ceiling_gbs=figure(limit(view, gpu, storage)),
             blockers=tuple(dict.fromkeys((*blockers, *(u.id for u in pending.open)))),
             because=f"cannot tell: {first.cannot.fact}",
             settle_with=first.cannot.settle_with,
@@ -117,16 +119,15 @@ def _indirect(view: View, findings: Findings, gpu: Gpu, storage: Storage, trials
         mount=mount.target,
         route="compat",
         via=view.peers(mount),
-        ceiling_gbs=ceiling(view, gpu, storage),
+        ceiling_gbs=figure(limit(view, gpu, storage, ["host"])),
         blockers=blockers,
         confidence="likely" if doubt else "certain",
         because=f"compat, because {why}{doubt}",
     )
 
 
-def _narrowed(view: View, gpu: Gpu, storage: Storage) -> str:
+def _narrowed(switches: tuple[str, ...]) -> str:
     """Names a switch's uplink that is the narrowest place, which no table of GPUs and drives shows."""
-    switches = uplinks(view, gpu, storage)
     return f"; narrowest at the uplink of the switch {', '.join(switches)}" if switches else ""
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdsctl.assess.ceiling import ceiling, limit, uplinks
+from gdsctl.assess.ceiling import Stage, figure, limit, stages, uplinks
 from gdsctl.assess.config import Config
 from gdsctl.assess.pairs import pairs
 from gdsctl.assess.view import View
-from gdsctl.model.devices import Backing, Mount
+from gdsctl.model.devices import Backing, Mount, NvLink
 from gdsctl.model.node import Node
-from tests.builders import Machine, Part
+from tests.builders import CR, RR, Machine, Part
 
 GEN4_X4, GEN4_X16, GEN5_X4, GEN5_X16 = 7.877, 31.508, 15.754, 63.015
 
@@ -35,10 +35,14 @@ def view_of(machine: Machine, *, rates: Sequence[float] = ()) -> View:
     return View(node, Config.of(node), pairs(node))
 
 
-def found(view: View, gpu: int = 0) -> tuple[float | None, tuple[str, ...]]:
+def found(view: View, gpu: int = 0, stage: Stage = None) -> tuple[float | None, tuple[str, ...]]:
+    narrowest = limit(view, view.gpus[gpu], view.storage("/data"), [stage])
+    return figure(narrowest), narrowest.at if narrowest else ()
+
+
+def found_uplinks(view: View) -> tuple[str, ...]:
     storage = view.storage("/data")
-    narrowest = limit(view, view.gpus[gpu], storage)
-    return ceiling(view, view.gpus[gpu], storage), narrowest.at if narrowest else ()
+    return uplinks(view, view.gpus[0], storage, limit(view, view.gpus[0], storage))
 
 
 def near(value: float) -> object:
@@ -91,10 +95,10 @@ def test_shared_uplinks_are_told_apart_from_the_ends():
     for port in far.down:
         machine.nvme(port)
     view = view_of(machine)
-    assert uplinks(view, view.gpus[0], view.storage("/data")) == ()  # the drives are
+    assert found_uplinks(view) == ()  # the drives are
     far.up.width = 2
     view = view_of(machine)
-    assert uplinks(view, view.gpus[0], view.storage("/data")) == (far.up.address,)
+    assert found_uplinks(view) == (far.up.address,)
 
 
 def test_two_ports_of_200_gigabit_in_one_x16_gen4_slot():
@@ -163,7 +167,8 @@ def test_behind_c2c_the_gpus_own_link_does_not_count():
     view = view_of(machine)
     assert found(view)[0] == near(1.969)
     gpu = msgspec.structs.replace(view.gpus[0], c2c=True)
-    assert ceiling(view, gpu, view.storage("/data")) == near(GEN5_X4)
+    assert figure(limit(view, gpu, view.storage("/data"))) == near(GEN5_X4)
+    assert figure(limit(view, gpu, view.storage("/data"), ["host"])) == near(GEN5_X4)
 
 
 def test_unknown_links_and_peers_make_no_figure():
@@ -176,6 +181,71 @@ def test_unknown_links_and_peers_make_no_figure():
     empty = Machine()
     empty.gpu(empty.root_port(empty.root("0000:17", numa=0)))
     assert found(view_of(empty)) == (None, ())
+
+
+# --- bytes that rest on the way, or are sent round by the host bridge ------------------------------------------------
+
+
+def below_one_switch(*, acs: int = 0) -> Machine:
+    """A GPU and four Gen4 x4 drives below one switch with a Gen4 x8 uplink: 15.754 GB/s each way."""
+    machine = Machine()
+    switch = machine.switch(machine.root_port(machine.root("0000:17", numa=0)), ports=5, gts=16.0, acs=acs)
+    machine.gpu(switch.down[0], gts=16.0)
+    for port in switch.down[1:]:
+        machine.nvme(port)
+    switch.up.width = 8
+    return machine
+
+
+def test_through_host_memory_all_bytes_cross_the_uplink():
+    machine = below_one_switch()
+    view = view_of(machine)
+    assert found(view) == (near(GEN4_X16), addresses(machine.gpus))
+    gbs, at = found(view, stage="host")
+    assert gbs == near(15.754)
+    up = view.topology.chain(machine.gpus[0].address)[1]
+    assert at == (up,)
+    # Now the way down to the GPU is the narrower one.
+    machine.gpus[0].width = 4
+    assert found(view_of(machine), stage="host") == (near(GEN4_X4), addresses(machine.gpus))
+
+
+def test_redirected_bytes_cross_the_uplink_too():
+    machine = below_one_switch(acs=RR | CR)
+    view = view_of(machine)
+    up = view.topology.chain(machine.gpus[0].address)[1]
+    assert found(view) == (near(15.754), (up,))
+    assert {(pair.bottleneck_gbs, pair.bottleneck_at) for pair in view.pairs} == {
+        (7.88, drive.address) for drive in machine.disks
+    }
+    machine.disks[0].width = 16
+    pair = next(pair for pair in view_of(machine).pairs if pair.peer == machine.disks[0].address)
+    assert (pair.bottleneck_gbs, pair.bottleneck_at) == (15.75, up)
+
+
+def test_another_gpu_as_the_stage():
+    """The NIC's own GPU takes 50 GB/s; from there NVLink is no limit, and PCIe is."""
+    machine = Machine()
+    root = machine.root("0000:17", numa=0)
+    own, far = (machine.switch(machine.root_port(root), ports=2) for _ in range(2))
+    own.up.width = 8
+    machine.gpu(own.down[0])
+    machine.gpu(far.down[0])
+    machine.nic(far.down[1])
+    view = view_of(machine, rates=(400,))
+    assert found(view) == (near(GEN5_X16 / 2), (own.up.address,))
+    helper = view.gpus[1]
+    assert found(view, stage=helper) == (near(GEN5_X16 / 2), (own.up.address,))
+    switched = [msgspec.structs.replace(gpu, nvlinks=(NvLink(peer="switch", count=18),)) for gpu in view.node.gpus]
+    linked_view = View(msgspec.structs.replace(view.node, gpus=tuple(switched)), view.config, view.pairs)
+    assert found(linked_view, stage=linked_view.gpus[1]) == (50.0, addresses(machine.nics))
+    storage = linked_view.storage("/data")
+    gpu = linked_view.gpus[0]
+    assert stages(linked_view, gpu, storage, "GPU_MEM_NVLINKS") == (linked_view.gpus[1],)
+    assert stages(view, view.gpus[0], storage, "GPU_MEM_NVLINKS") == ()
+    assert stages(view, view.gpus[0], storage, "GPU_MEM") == (helper,)
+    assert stages(view, gpu, storage, "SYS_MEM") == ("host",)
+    assert stages(view, gpu, storage, "P2P") == stages(view, gpu, storage, None) == (None,)
 
 
 # --- any tree --------------------------------------------------------------------------------------------------------
