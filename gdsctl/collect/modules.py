@@ -118,7 +118,7 @@ def _parameters(reader: Reader, facts: ModuleFacts) -> dict[str, str | None] | N
                 f"parameters/{parameter}",
                 text,
                 key=facts.name,
-                settle_with=f"cat /sys/module/{facts.name}/parameters/{parameter}",
+                settle_with=f"grep -r . /sys/module/{facts.name}/parameters",
             )
     return read or None
 

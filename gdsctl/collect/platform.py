@@ -65,10 +65,13 @@ _CPU = re.compile(r"cpu\d+")
 
 
 def kernel_release(reader: Reader) -> str | None:
-    """What `uname -r` prints."""
+    """What `uname -r` prints; where nothing of the kernel's own was captured, as gdscheck tells it."""
     release = reader.value("/proc/sys/kernel/osrelease")
     match = None if release else _RELEASE.match(reader.value("/proc/version") or "")
     release = release or (match[1] if match else None)
+    if release is None:
+        report: Gdscheck | Missing = reader.printed("gdscheck", late("gdscheck"))
+        release = None if isinstance(report, Missing) else report.platform_info.kernel
     return release if release and "/" not in release else None
 
 
@@ -169,6 +172,9 @@ def _product(reader: Reader) -> str | None:
     if not parts and model:
         parts = [model.rstrip("\0")]
     if not parts:
+        report: Gdscheck | Missing = reader.printed("gdscheck", late("gdscheck"))
+        if not isinstance(report, Missing) and report.platform_info.product:
+            return report.platform_info.product
         _gap(reader, "product", name, f"cat {_DMI}/product_name")
         return None
     return parts[-1] if len(parts) == 2 and parts[1].startswith(parts[0]) else " ".join(parts)

@@ -502,15 +502,17 @@ def _indented(line: str, *, dim: bool = False) -> RenderableType:
 
 
 def _unknowns(report: Report, *, verbose: bool) -> RenderableType | None:
-    """One line a kind of fact: places that differ only in an index are told together."""
+    """One line a kind of fact: the same of several things, which one command settles, is told together."""
     if not report.unknowns:
         return None
-    alike: dict[tuple[str, str], list[Unknown]] = {}
+    alike: dict[tuple[str, str, str | None], list[Unknown]] = {}
     for unknown in report.unknowns:
-        shape = "/".join("*" if part.isdigit() else part for part in unknown.pointer.split("/"))
-        alike.setdefault((unknown.pointer if verbose else shape, unknown.reason), []).append(unknown)
+        parts = unknown.pointer.split("/")  # the first one is empty
+        several = not verbose and len(parts) > 3
+        shape = "/".join([*parts[:2], *("*" for _ in parts[2:-1]), parts[-1]]) if several else unknown.pointer
+        alike.setdefault((shape, unknown.reason, unknown.settle_with), []).append(unknown)
     table = _table("fact", "why", "settle with")
-    for (shape, reason), found in alike.items():
+    for (shape, reason, _), found in alike.items():
         name = found[0].pointer if len(found) == 1 else f"{shape} ({len(found)})"
         _row(table, name, reason, found[0].settle_with or "-")
     return table
