@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gdsctl.collect.reader import Reader
+from gdsctl.collect.reader import Reader, record_of
 from gdsctl.errors import InputError
 from gdsctl.model.software import Platform
 from gdsctl.parse import kallsyms, kernel_log, late
@@ -239,7 +239,7 @@ def _kernel_config(reader: Reader, release: str | None) -> dict[str, str] | None
             why = text if why.status in ("absent", "not_captured") else why
             continue
         try:
-            options = parse_kernel_config(text)
+            options = record_of(parse_kernel_config, text)
         except InputError as error:
             why = Missing(status="error", detail=str(error))
             continue

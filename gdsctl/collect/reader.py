@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,6 +20,19 @@ _REASONS: dict[Status, GapReason] = {
     "not_captured": "absent",
     "no_tool": "absent",
 }
+
+
+_REMEMBERED_LENGTH = 1 << 19
+
+
+@functools.lru_cache(maxsize=48)
+def _remembered(parse: Callable[[str], T], text: str) -> T:
+    return parse(text)
+
+
+def record_of(parse: Callable[[str], T], text: str) -> T:
+    """A text's record. Parsers are pure, several collectors ask for one text, and a fleet's nodes share most of theirs."""
+    return _remembered(parse, text) if len(text) <= _REMEMBERED_LENGTH else parse(text)
 
 
 def reason_of(missing: Missing) -> GapReason:
@@ -52,7 +66,7 @@ class Reader:
         if isinstance(text, Missing):
             return text
         try:
-            return parse(text)
+            return record_of(parse, text)
         except InputError as error:
             return Missing(status="error", detail=f"{path}: {error}")
 
@@ -67,7 +81,7 @@ class Reader:
                 status="error", detail=f"{command} ended with {output.exit_code}: {words[0] if words else ''}"
             )
         try:
-            return parse(output.stdout)
+            return record_of(parse, output.stdout)
         except InputError as error:
             return Missing(status="error", detail=f"{command}: {error}")
 

@@ -15,6 +15,7 @@ KeyType = Literal["bool", "uint", "int", "string", "hex", "string_list", "uint_l
 _LATEST = (1 << 30,)
 
 
+@functools.lru_cache(maxsize=1024)
 def release(text: str) -> tuple[int, ...]:
     """A GDS release as numbers: "1.16" -> (1, 16), "1.19.1.55" -> (1, 19, 1, 55); ValueError for what is none."""
     if not re.fullmatch(r"\d{1,6}(\.\d{1,6}){1,3}", text):
@@ -165,6 +166,17 @@ def _newest(rows: tuple[Any, ...], version: str) -> Any:
     asked = _filled(release(version))
     fitting = [row for row in rows if release(row.since) <= asked]
     return fitting[-1] if fitting else None
+
+
+def in_table(asked: tuple[int, ...]) -> bool:
+    """Does a release, as `release` gives it, lie among those whose keys are known?"""
+    known = [release(row.gds)[:2] for row in releases()]
+    return known[0] <= asked[:2] <= known[-1]
+
+
+def span() -> str:
+    """Which releases these are."""
+    return f"keys are known for {releases()[0].gds} to {releases()[-1].gds}"
 
 
 @functools.lru_cache(maxsize=1)

@@ -6,6 +6,7 @@ Every module offers `parse(text: str) -> Record`, named after the file or tool w
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +29,7 @@ KINDS: dict[str, str] = {
 }
 
 
+@functools.cache
 def late(kind: str) -> Callable[[str], Any]:
     """The parse function of a KIND that imports its module at its first text. For what few nodes have: start-up counts."""
 

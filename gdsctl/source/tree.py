@@ -19,7 +19,9 @@ class Files(Protocol):
     def kind(self, path: str) -> str:
         """`file`, `dir`, `link` or `other`; FileNotFoundError or NotADirectoryError where nothing stands."""
 
-    def content(self, path: str) -> bytes: ...
+    def content(self, path: str) -> bytes:
+        """The bytes of a file; OSError with ELOOP for a link."""
+
     def listing(self, path: str) -> list[str]: ...
     def target(self, path: str) -> str: ...
 
@@ -40,7 +42,10 @@ class FolderFiles:
         return "dir" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "other"
 
     def content(self, path: str) -> bytes:
-        return read_file(self._root + path, size_limit(path))
+        try:
+            return read_file(self._root + path, size_limit(path), follow=False)
+        except ValueError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
 
     def listing(self, path: str) -> list[str]:
         return os.listdir(self._root + path)
@@ -54,12 +59,14 @@ def size_limit(path: str) -> int:
     return MANIFEST_LIMIT if path.rpartition("/")[2] == "manifest.json" else FILE_LIMIT
 
 
-def read_file(path: str, limit: int = FILE_LIMIT) -> bytes:
-    """The bytes of a regular file, whatever size it claims (procfs says 0); OSError with EFBIG above `limit`.
+def read_file(path: str, limit: int = FILE_LIMIT, *, follow: bool = True) -> bytes:
+    """The bytes of a regular file, whatever size it claims (procfs says 0); OSError with EFBIG above `limit`, with ELOOP
+    for a link that is not to be followed.
 
     Opened without waiting, so that a FIFO or a device under a file's name cannot hang the reader.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    links = 0 if follow else os.O_NOFOLLOW
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | links)
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
@@ -104,7 +111,18 @@ class Tree:
         self._no_links: set[str] = set()
 
     def read(self, path: str) -> bytes | Missing:
-        found = self._locate(path)
+        folder, _, name = path.strip("/").rpartition("/")
+        found = self._folder(folder)
+        if isinstance(found, str) and name not in _DOTS:
+            place = f"{found}/{name}" if found else name
+            try:
+                return self._files.content(place)
+            except OSError as error:
+                if error.errno != errno.ELOOP:  # a link
+                    return self._why(error, place)
+            found = self._walk(place)
+        elif isinstance(found, str):
+            found = self._walk(path)
         if isinstance(found, Missing):
             return found
         try:
@@ -122,11 +140,14 @@ class Tree:
             return self._why(error, found)
 
     def real(self, path: str) -> str | Missing:
-        stands = self._locate(path, follow=False)
-        return stands if isinstance(stands, Missing) else self.canonical(path)
+        stands = self._locate(path)
+        if isinstance(stands, Missing):
+            return stands
+        found = self._walk(stands, strict=False)
+        return path if isinstance(found, Missing) else "/" + printable(found)
 
     def exists(self, path: str) -> bool | Missing:
-        found = self._locate(path, follow=False)
+        found = self._locate(path)
         if isinstance(found, Missing):
             return False if found.status == "absent" else found
         return True
@@ -152,7 +173,8 @@ class Tree:
             known = self._folders[path] = self._walk(path)
         return known
 
-    def _locate(self, path: str, *, follow: bool = True) -> str | Missing:
+    def _locate(self, path: str) -> str | Missing:
+        """Where the entry stands, its own link not followed."""
         folder, _, name = path.strip("/").rpartition("/")
         parent = self._folder(folder)
         if isinstance(parent, Missing):
@@ -161,16 +183,14 @@ class Tree:
             return self._walk(path)
         place = f"{parent}/{name}" if parent else name
         try:
-            if self._files.kind(place) == "link" and follow:
-                return self._walk(place)
+            self._target(place)
         except OSError as error:
             return self._why(error, place)
         return place
 
     def _walk(self, path: str, *, strict: bool = True) -> str | Missing:
-        done = ""
         links = _MAX_LINKS
-        todo = [part for part in path.split("/") if part and part != "."][::-1]
+        done, todo = self._start(path)
         while todo:
             part = todo.pop()
             if part == "..":
@@ -191,8 +211,21 @@ class Tree:
                 return Missing(status="error", detail="ELOOP: too many links")
             if target.startswith("/"):
                 done = ""
-            todo += [piece for piece in target.split("/") if piece and piece != "."][::-1]
+            while target.startswith("../"):
+                done, target = done.rpartition("/")[0], target[3:]
+            done, rest = self._start(f"{done}/{target}" if done else target)
+            todo += rest
         return done
+
+    def _start(self, path: str) -> tuple[str, list[str]]:
+        """The longest known folder at a path's head, and the components after it, the next one last."""
+        head = path.rpartition("/")[0]
+        known = self._folders.get(head)
+        while not isinstance(known, str):
+            head = head.rpartition("/")[0]
+            known = self._folders.get(head)
+        parts = path[len(head) :].split("/")
+        return known, [part for part in parts if part and part != "."][::-1]
 
     def _target(self, place: str) -> str | None:
         """Where a link points, None for all else; remembered, since the ways to most places share their folders."""

@@ -43,8 +43,11 @@ class Texts:
         raise FileNotFoundError(2, "No such file or directory")
 
     def content(self, path: str) -> bytes:
-        if path in self._folders or self._files[path] is dict:
+        kind = self.kind(path)
+        if kind == "dir":
             raise IsADirectoryError(21, "Is a directory")
+        if kind == "link":
+            raise OSError(40, "Too many levels of symbolic links")
         value = self._files[path]
         if isinstance(value, OSError):
             raise value
