@@ -70,9 +70,8 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
             asked = cufile_keys.release(gds_version)
         except ValueError:
             raise UsageError(f"--gds-version {gds_version!r} is not a GDS release such as 1.14") from None
-        oldest, newest = cufile_keys.releases()[0].gds, cufile_keys.releases()[-1].gds
-        if not cufile_keys.release(oldest) <= asked[:2] <= cufile_keys.release(newest)[:2]:
-            raise UsageError(f"--gds-version {gds_version}: keys are known for {oldest} to {newest}")
+        if not cufile_keys.in_table(asked):
+            raise UsageError(f"--gds-version {gds_version}: {cufile_keys.span()}")
     if fix and (file is None or file == "-"):
         raise UsageError("--fix needs FILE, beside which it writes")
     if file is not None:

@@ -12,7 +12,7 @@ from gdsctl.assess.view import Storage, View, gpu_key
 from gdsctl.data import cufile_keys
 from gdsctl.model.devices import Gpu, Mount, Nic
 from gdsctl.model.node import Node
-from gdsctl.plan.intent import Intent, MountIntent, Wanted, own_mounts
+from gdsctl.plan.intent import Intent, MountIntent, Wanted, expected, own_mounts
 
 
 class Context:
@@ -29,13 +29,13 @@ class Context:
         self.wanted = wanted
         self.intent: Intent = wanted.intent
         self.said = wanted.said
-        self.mounts: tuple[MountIntent, ...] = wanted.intent.mounts or ()
+        wishes = wanted.intent.mounts or ()
         if wanted.intent.mounts is None:
-            self.mounts, found = own_mounts(self.view)
+            wishes, found = own_mounts(self.view)
             if wanted.intent.mode == "compat":
-                self.mounts = tuple(msgspec.structs.replace(wish, expect="compat") for wish in self.mounts)
                 found += "; mode compat sends them through host memory instead"
             self.said = found if wanted.path is None else f"{wanted.said}; {found}"
+        self.mounts = tuple(msgspec.structs.replace(wish, expect=expected(wish, wanted.intent.mode)) for wish in wishes)
 
     @functools.cached_property
     def version(self) -> str | None:

@@ -10,7 +10,7 @@ from gdsctl.model.judgement import Route
 from gdsctl.model.unknown import Gap
 from gdsctl.plan.context import Context
 from gdsctl.plan.documents import Requirement
-from gdsctl.plan.intent import Expect
+from gdsctl.plan.intent import Expect, expected
 from gdsctl.record import Record
 
 
@@ -75,7 +75,7 @@ def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
     for wish, _ in context.storages:
         for gpu in context.gpus:
             route = by_pair.get((gpu_key(gpu), wish.target))
-            found.append(_pair(gpu_key(gpu), wish.target, wish.expect, route))
+            found.append(_pair(gpu_key(gpu), wish.target, expected(wish, context.intent.mode), route))
     return tuple(found)
 
 

@@ -24,10 +24,12 @@ _OPTION = re.compile(r"[A-Za-z0-9_.:/~@+-]+")
 
 
 class MountIntent(Record, frozen=True, kw_only=True):
-    """`nics`: "auto" or names of RDMA devices or netdevs; `options`: mount options pinned, true for one without value."""
+    """`expect` None: left to the mode, see `expected`; `nics`: "auto" or names of RDMA devices or netdevs; `options`:
+    mount options pinned, true for one without value.
+    """
 
     target: str
-    expect: Expect = "direct-or-routed"
+    expect: Expect | None = None
     type: str | None = None
     source: str | None = None
     client: Literal["vast", "kernel"] | None = None
@@ -54,6 +56,11 @@ class Intent(Record, frozen=True, kw_only=True):
     routing: Literal["auto", "off"] | tuple[Policy, ...] = "auto"
     tuning: dict[str, Any] = {}
     workload: Workload | None = None
+
+
+def expected(wish: MountIntent, mode: Mode) -> Expect:
+    """What a wish expects; left to the mode it is compat in mode compat, direct or routed in all others."""
+    return wish.expect or ("compat" if mode == "compat" else "direct-or-routed")
 
 
 class Wanted(Record, frozen=True, kw_only=True):
@@ -117,9 +124,8 @@ def _version(value: Value) -> str:
         asked = cufile_keys.release(text)
     except ValueError:
         raise value.fault(f"{text[:60]!r} is not a GDS release such as 1.14, nor auto") from None
-    oldest = cufile_keys.releases()[0].gds
-    if asked < cufile_keys.release(oldest):
-        raise value.fault(f"{text} is older than {oldest}, the oldest release whose keys are known")
+    if not cufile_keys.in_table(asked):
+        raise value.fault(f"{text}: {cufile_keys.span()}")
     return text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -104,11 +105,22 @@ class Value:
         return found
 
     def plain(self) -> Any:
-        """The value as YAML types it: numbers, booleans, texts, lists, mappings."""
+        """The value as YAML types it: finite numbers, booleans, texts, lists, mappings."""
         try:
-            return _Plain().construct_document(self._node)
+            value = _Plain().construct_document(self._node)
         except (yaml.YAMLError, ValueError, TypeError) as error:
             raise self.fault(str(error).splitlines()[0][:200]) from None
+        if not _finite(value):
+            raise self.fault("a number must be finite")
+        return value
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(_finite(part) for pair in value.items() for part in pair)
+    return not isinstance(value, (list, tuple, set)) or all(map(_finite, value))
 
 
 class _Plain(yaml.constructor.SafeConstructor):
