@@ -7,6 +7,7 @@ host bridge, where the kernel asks its list.
 
 from __future__ import annotations
 
+import functools
 from typing import Literal, NamedTuple
 
 from gdsctl.assess.smi_matrix import pairs_without_tree
@@ -37,6 +38,20 @@ class _Verdict(NamedTuple):
     redirect_at: tuple[str, ...] | None = ()
 
 
+class _Facts(NamedTuple):
+    """What the pairs follow from. `gpus`: address and whether its memory is coherent with the host's."""
+
+    devices: tuple[PciDevice, ...]
+    gpus: tuple[tuple[str, bool], ...]
+    peers: tuple[_Peer, ...]
+    numa_nodes: int
+    cpu_vendor: str | None
+    cpu_family: int | None
+    kernel_version: tuple[int, int, int] | None
+    virtualization: str | None
+    acs_bridges: tuple[str, ...] | None
+
+
 def pairs(node: Node) -> tuple[Pair, ...]:
     """One record for each GPU with a PCI address and each PCIe NVMe controller or NIC, GPUs in their order.
 
@@ -44,9 +59,26 @@ def pairs(node: Node) -> tuple[Pair, ...]:
     """
     if not node.pci.devices:
         return pairs_without_tree(node)
-    judge = _Judge(node)
-    peers = _peers(node)
-    return tuple(judge.pair(gpu.address, peer) for gpu in node.gpus if gpu.address for peer in peers)
+    platform = node.platform
+    return _judged(
+        _Facts(
+            devices=node.pci.devices,
+            gpus=tuple((gpu.address, bool(gpu.c2c)) for gpu in node.gpus if gpu.address),
+            peers=_peers(node),
+            numa_nodes=len(node.numa.nodes),
+            cpu_vendor=platform.cpu_vendor,
+            cpu_family=platform.cpu_family,
+            kernel_version=platform.kernel_version,
+            virtualization=platform.virtualization,
+            acs_bridges=node.nvidia_fs.acs_bridges,
+        )
+    )
+
+
+@functools.lru_cache(maxsize=2)  # the nodes of a fleet have few shapes
+def _judged(facts: _Facts) -> tuple[Pair, ...]:
+    judge = _Judge(facts)
+    return tuple(judge.pair(gpu, peer) for gpu, _ in facts.gpus for peer in facts.peers)
 
 
 def _peers(node: Node) -> tuple[_Peer, ...]:
@@ -68,13 +100,12 @@ def _gbs(rate_gbps: float | None) -> float | None:
 
 
 class _Judge:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._topology = Topology(node.pci.devices, numa_nodes=len(node.numa.nodes) or None)
-        gpus = [gpu.address for gpu in node.gpus if gpu.address]
-        self._flattened = self._topology.flattened(gpus, node.platform.virtualization)
-        self._coherent = {gpu.address for gpu in node.gpus if gpu.c2c}
-        self._data_direct = [d.address for d in node.pci.devices if (d.vendor_id, d.device_id) == _DATA_DIRECT]
+    def __init__(self, facts: _Facts) -> None:
+        self._facts = facts
+        self._topology = Topology(facts.devices, numa_nodes=facts.numa_nodes or None)
+        self._flattened = self._topology.flattened([gpu for gpu, _ in facts.gpus], facts.virtualization)
+        self._coherent = {gpu for gpu, coherent in facts.gpus if coherent}
+        self._data_direct = [d.address for d in facts.devices if (d.vendor_id, d.device_id) == _DATA_DIRECT]
         self._narrow: dict[tuple[str, int], tuple[float, str] | None] = {}
         self._through: dict[tuple[str | None, str | None], _Verdict] = {}
 
@@ -172,7 +203,7 @@ class _Judge:
         unread = [port for port in path.hops if port in unread] or unread
         shown = ", ".join(unread[:4]) + (f" and {len(unread) - 4} more" if len(unread) > 4 else "")
         words = [f"ACS of {shown} is unreadable, so whether requests stay below {path.common} is not known"]
-        listed = self._node.nvidia_fs.acs_bridges
+        listed = self._facts.acs_bridges
         if listed is not None:
             on_way = [port for port in path.hops if port in listed]
             words.append(
@@ -196,12 +227,11 @@ class _Judge:
         return known
 
     def _ask_the_list(self, first: str | None, second: str | None) -> _Verdict:
-        platform = self._node.platform
-        vendor, family = platform.cpu_vendor, platform.cpu_family
+        vendor, family = self._facts.cpu_vendor, self._facts.cpu_family
         if vendor is not None and family is not None:
             cpu = host_bridges.trusted_cpu(vendor, family)
             if cpu is not None:
-                age = _age(cpu.since, platform.kernel_version)
+                age = _age(cpu.since, self._facts.kernel_version)
                 return _Verdict(
                     "through_host_bridge", f"{cpu.name}: any host bridge will do{age} ({_CITE}, cpu_supports_p2pdma)"
                 )
@@ -244,7 +274,7 @@ class _Judge:
                 "unknown",
                 f"host bridge {first.address} ({ids}, {row.name}) is listed by kernels newer than 6.17 only; which release is not known",
             )
-        age = _age(row.since, self._node.platform.kernel_version)
+        age = _age(row.since, self._facts.kernel_version)
         return _Verdict(
             "through_host_bridge",
             f"host bridge {first.address} ({ids}, {row.name}) is on the kernel's list{age} ({_CITE}, pci_p2pdma_whitelist)",
@@ -252,14 +282,14 @@ class _Judge:
 
     def _may_be_trusted_cpu(self, *buses: str) -> bool:
         """Could the processor, for all that is known, be one that is trusted whatever its host bridge?"""
-        platform = self._node.platform
-        vendor = platform.cpu_vendor
-        if vendor is None and platform.virtualization in (None, "none"):  # an emulated bridge says nothing of the CPU
+        facts = self._facts
+        vendor = facts.cpu_vendor
+        if vendor is None and facts.virtualization in (None, "none"):  # an emulated bridge says nothing of the CPU
             firsts = [self._topology.first_on_bus(bus) for bus in buses]
             vendors = {_CPU_VENDOR_OF_BRIDGE.get(first.vendor_id or "") for first in firsts if first}
             vendor = next((name for name in vendors if name), None)
         trusting = host_bridges.trusting_vendors()
-        return (vendor is None or vendor in trusting) and (platform.cpu_vendor is None or platform.cpu_family is None)
+        return (vendor is None or vendor in trusting) and (facts.cpu_vendor is None or facts.cpu_family is None)
 
     # --- width --------------------------------------------------------------------------------------------------
 

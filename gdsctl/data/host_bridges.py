@@ -33,9 +33,19 @@ class TrustedCpu(Record, frozen=True, kw_only=True):
     source: str
 
 
+class RdmaChipset(Record, frozen=True, kw_only=True):
+    """A root complex that NVIDIA's driver takes for unable to carry peer-to-peer traffic; ids of ports and host bridges."""
+
+    vendor_id: str
+    device_ids: tuple[str, ...]
+    name: str
+    source: str
+
+
 class _Tables(Record, frozen=True, kw_only=True):
     bridge: tuple[HostBridge, ...]
     cpu: tuple[TrustedCpu, ...]
+    rdma_chipset: tuple[RdmaChipset, ...]
 
 
 @functools.cache
@@ -54,6 +64,12 @@ def host_bridge(vendor_id: str, device_id: str) -> HostBridge | None:
 def trusted_cpu(vendor: str, family: int) -> TrustedCpu | None:
     """The row of a processor with which any host bridge will do."""
     return next((row for row in _tables().cpu if row.vendor == vendor and family >= row.family_from), None)
+
+
+def rdma_chipset(vendor_id: str | None, device_id: str | None) -> RdmaChipset | None:
+    """The chipset that a port or host bridge belongs to, where the driver refuses dma-buf across it."""
+    rows = _tables().rdma_chipset
+    return next((row for row in rows if row.vendor_id == vendor_id and device_id in row.device_ids), None)
 
 
 def trusting_vendors() -> frozenset[str]:

@@ -17,7 +17,8 @@ _DEEPEST = 256  # buses of a domain: a longer chain of bridges is a loop
 _ENCODING: dict[float, float] = {2.5: 8 / 10, 5.0: 8 / 10, 64.0: 242 / 256}
 _ENCODING_128B130B = 128 / 130
 _GENERATION: dict[float, int] = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-_AT_REST_GTS = 2.5
+AT_REST_GTS = 2.5
+"""What a GPU's link trains down to while it does nothing."""
 
 _GPU_CLASSES = ("0300", "0302", "0380", "1200", "0b40")
 
@@ -237,7 +238,7 @@ class Topology:
         link = device.link
         above = self._devices[device.parent].link if device.parent in self._devices else Link()
         speed, width = link.speed_gts, link.width or link.max_width
-        at_rest = is_gpu(device) and speed == _AT_REST_GTS
+        at_rest = is_gpu(device) and speed == AT_REST_GTS
         if link.max_speed_gts and (at_rest or not speed):
             speed = min(link.max_speed_gts, above.max_speed_gts or link.max_speed_gts)
         return link_gbs(speed, width) if speed and width else None

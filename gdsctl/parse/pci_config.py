@@ -7,6 +7,7 @@ CAP_SYS_ADMIN in the initial user namespace; those hold the header and no capabi
 
 from __future__ import annotations
 
+import functools
 import struct
 
 import msgspec
@@ -87,6 +88,7 @@ def acs_from_bits(capability: int, control: int) -> Acs:
     )
 
 
+@functools.lru_cache(maxsize=1024)  # the functions of a fleet's nodes are alike; 4 KiB each at most
 def parse_config(data: bytes) -> PciConfig:
     """What the bytes of `/sys/bus/pci/devices/*/config`, or of a hex dump, say. Never raises; `data` may be cut anywhere.
 

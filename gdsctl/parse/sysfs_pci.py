@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 
@@ -13,6 +14,7 @@ _SPEED = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,2})?)\s?GT/s(?: PCIe)?\s*")
 _WIDTHS = frozenset({1, 2, 4, 8, 12, 16, 32})
 
 
+@functools.lru_cache(maxsize=1024)
 def parse_resource(text: str) -> tuple[Bar, ...]:
     """`resource`: the memory BARs (rows 0 to 5); I/O ports, ROM and bridge windows are no BARs."""
     bars = []

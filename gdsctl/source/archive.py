@@ -84,6 +84,7 @@ class ArchiveFiles:
         self._last = ("", self._folders[""])
         self._held = 0
         self._members = 0
+        self._gave_way = False  # a folder's name went to something else
 
     def kind(self, path: str) -> str:
         entry = self._entry(path)
@@ -118,7 +119,12 @@ class ArchiveFiles:
         """Place a member at a clean relative path; what stood there goes. Raises InputError above the bounds."""
         self._members += 1
         folder, _, name = path.rpartition("/")
-        siblings = self._last[1] if folder == self._last[0] else self._make_folders(folder)
+        if folder == self._last[0]:
+            siblings = self._last[1]
+        elif not self._gave_way and folder in self._folders:
+            siblings = self._folders[folder]
+        else:
+            siblings = self._make_folders(folder)
         if isinstance(entry, bytes):
             if len(entry) <= _SMALL:
                 entry = self._contents.setdefault(entry, entry)
@@ -128,8 +134,10 @@ class ArchiveFiles:
         if entry is _FOLDER:
             self._folders.setdefault(path, {})
             self._held += len(path)
-        elif path not in self._folders:  # else a folder gave way, perhaps one above the last
+        elif path not in self._folders:
             self._last = (folder, siblings)
+        else:  # perhaps one above the last
+            self._gave_way = True
         self._held += len(name) + _ENTRY_BYTES
         if self._members > MAX_MEMBERS:
             raise InputError(f"the archive has more than {MAX_MEMBERS} members")
@@ -389,7 +397,7 @@ def _members(stream: _Stream) -> Iterator[tuple[str, bytes, int, str]]:
             if first:
                 raise InputError("neither a tar archive nor a folder: the file is empty")
             return  # tar(1) accepts an archive without its closing blocks
-        if header.count(0) == len(header):
+        if header[0] == 0 and header.count(0) == len(header):
             if first:
                 _only_zeros(stream)
             return
@@ -400,7 +408,7 @@ def _members(stream: _Stream) -> Iterator[tuple[str, bytes, int, str]]:
         first = False
         type_ = header[156:157]
         size = _number(header[124:136])
-        if type_ in (b"L", b"K", b"x", b"g", b"X"):
+        if type_ in b"LKxgX":
             if size > _MAX_PAX:
                 raise InputError(f"a header of the archive has more than {_MAX_PAX} bytes")
             data = stream.take(size)
@@ -420,13 +428,15 @@ def _members(stream: _Stream) -> Iterator[tuple[str, bytes, int, str]]:
                 block = stream.take(_BLOCK)
                 extended = block[504] if len(block) == _BLOCK else 0
         meta = {**shared, **own} if shared else own
-        sparse = bool(meta) and any(key.startswith("GNU.sparse.") for key in meta)
-        name = meta.get("GNU.sparse.name") or meta.get("path")
+        sparse, name, link = False, None, None
+        if meta:
+            sparse = any(key.startswith("GNU.sparse.") for key in meta)
+            name = meta.get("GNU.sparse.name") or meta.get("path")
+            link = meta.get("linkpath")
         if name is None:
             name = header[:100].partition(b"\0")[0]
             if header[257:263] == b"ustar\0" and header[345]:
                 name = header[345:500].partition(b"\0")[0] + b"/" + name
-        link = meta.get("linkpath")
         if link is None:
             link = header[157:257].partition(b"\0")[0]
         if "size" in meta:
@@ -462,7 +472,7 @@ def _checked(header: bytes) -> bool:
         wanted = _number(header[148:156])
     except InputError:
         return False
-    total = (zlib.adler32(header) & 0xFFFF) - (zlib.adler32(header[148:156]) & 0xFFFF) + _BLANK_SUM
+    total = (zlib.adler32(header[:148] + header[156:]) & 0xFFFF) - 1 + _BLANK_SUM
     if (total - wanted) % _ADLER == 0:
         return True
     return (total - 256 * sum(byte > 127 for byte in header[:148] + header[156:]) - wanted) % _ADLER == 0

@@ -97,8 +97,7 @@ class SnapshotSource:
     def real(self, path: str) -> str | Missing:
         reading = self._tree.real(path)
         if isinstance(reading, Missing):
-            recorded = self._recorded(path, reading)
-            return self._tree.canonical(path) if self._stands(path) else recorded
+            return self._tree.canonical(path) if self._stands(path) else self._recorded(path, reading)
         return reading
 
     def exists(self, path: str) -> bool | Missing:

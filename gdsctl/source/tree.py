@@ -143,7 +143,7 @@ class Tree:
         stands = self._locate(path)
         if isinstance(stands, Missing):
             return stands
-        found = self._walk(stands, strict=False)
+        found = stands if stands in self._no_links else self._walk(stands, strict=False)
         return path if isinstance(found, Missing) else "/" + printable(found)
 
     def exists(self, path: str) -> bool | Missing:

@@ -142,7 +142,9 @@ def test_compat_forbidden_and_compat_mode() -> None:
     assert made(local(), "mounts: [{target: /mnt/nvme, expect: direct}]", mode="compat").fails
 
 
-@pytest.mark.parametrize("text", [None, "mode: compat", "mode: compat\nmounts: [{target: /scratch}, {target: /vast/kv}]"])
+@pytest.mark.parametrize(
+    "text", [None, "mode: compat", "mode: compat\nmounts: [{target: /scratch}, {target: /vast/kv}]"]
+)
 def test_compat_mode_keeps_off_the_direct_path(text: str | None) -> None:
     found = made(example("hgx-h100-vast"), text, mode="compat" if text is None else "auto")
     assert "nvidia-fs" in {route.route for route in found.routes_now}

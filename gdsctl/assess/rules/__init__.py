@@ -88,6 +88,7 @@ MODULES: tuple[str, ...] = (
     "rdma_dev_addr_not_ipv4",
     "rdma_dev_addr_not_local",
     "rdma_dev_addr_wrong_nic",
+    "rdma_no_common_switch",
     "rdma_peermem_missing",
     "routing_policy_not_applicable",
     "routing_useless",

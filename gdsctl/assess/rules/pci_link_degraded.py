@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from gdsctl.assess.rule import Fail, Rule, Verdict, seen
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
+from gdsctl.model.topology import AT_REST_GTS
 
 
 def check(view: View) -> Iterator[Verdict]:
-    """Width for all; speed for NVMe and NICs only, since an idle GPU rests at 2.5 GT/s."""
+    """Width, and speed; not that of a GPU at 2.5 GT/s, which may be at rest."""
     gpus = {gpu.address for gpu in view.gpus}
     used = dict.fromkeys([pair.gpu for pair in view.pairs] + [pair.peer for pair in view.pairs])
     for address in used:
@@ -20,7 +21,9 @@ def check(view: View) -> Iterator[Verdict]:
         width = _possible(link.max_width, above.link.max_width if above else None)
         speed = _possible(link.max_speed_gts, above.link.max_speed_gts if above else None)
         narrow = link.width is not None and width is not None and 0 < link.width < width
-        slow = address not in gpus and link.speed_gts is not None and speed is not None and link.speed_gts < speed
+        slow = link.speed_gts is not None and speed is not None and link.speed_gts < speed
+        if slow and address in gpus and link.speed_gts == AT_REST_GTS:
+            slow = False
         if narrow or slow:
             now = f"{link.speed_gts:g} GT/s x{link.width}" if link.speed_gts else f"x{link.width}"
             best = f"{speed:g} GT/s x{width}" if speed else f"x{width}"
@@ -47,7 +50,8 @@ RULE = Rule(
         needs_reboot=True,
         risk="reseating needs a halt of the node",
     ),
-    not_to_conclude="A GPU at 2.5 GT/s is idle, not broken; its width does not change at rest.",
+    not_to_conclude="A GPU at 2.5 GT/s is idle, not broken; its width does not change at rest. One at a speed between may be "
+    "on its way to rest: look again while it works.",
     source="PCI Express Base Specification, link training; Linux sysfs current_link_speed, max_link_speed",
     check=check,
 )

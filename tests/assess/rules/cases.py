@@ -847,6 +847,7 @@ near_miss("pci.cross-socket", across_host_bridges(FS))
 silent("pci.cross-socket", fs({"pci.devices": ()}), NOTHING_HANGS)
 raised("pci.link-degraded", fs({f"{function(DISK)}.link.width": 2}), DISK)
 raised("pci.link-degraded", fs({f"{function(NIC)}.link.speed_gts": 8.0}), NIC)
+raised("pci.link-degraded", fs({f"{function(GPU0)}.link.speed_gts": 8.0}), GPU0)
 near_miss("pci.link-degraded", fs({f"{function(GPU0)}.link.speed_gts": 2.5}), "a GPU at rest")
 silent("pci.link-degraded", fs({f"{function(DISK)}.link.width": None}), NOTHING_HANGS)
 raised("pci.no-numa", fs({f"{function(GPU0)}.numa_node": None}), GPU0)
@@ -894,6 +895,19 @@ near_miss("rdma.dev-addr-wrong-nic", LISTED)
 silent("rdma.dev-addr-wrong-nic", unread(LISTED, "nics", "rdma_device"), NOTHING_HANGS)
 raised("rdma.peermem-missing", but(WEKA, {"modules.nvidia_peermem.loaded": False}), "nvidia_peermem", on("/mnt/net"))
 DMABUF = {"properties": {"rdma_dev_addr_list": ["10.0.0.1"], "rdma_peer_type": "dmabuf"}}
+ALTRA = across_host_bridges(cufile(WEKA, DMABUF), vendor="1def", bridge="e100")
+FAR = frozenset((gpu.address or "", "/mnt/net") for gpu in ALTRA.gpus)
+raised("rdma.no-common-switch", ALTRA, "Ampere Altra", FAR)
+near_miss("rdma.no-common-switch", across_host_bridges(cufile(WEKA, DMABUF)), "another chipset")
+near_miss("rdma.no-common-switch", cufile(WEKA, DMABUF), "one switch")
+near_miss("rdma.no-common-switch", but(ALTRA, {"platform.virtualization": "kvm"}), "in a guest")
+near_miss("rdma.no-common-switch", but(ALTRA, {"gpus.0.c2c": True, "gpus.1.c2c": True}), "over NVLink-C2C")
+near_miss(
+    "rdma.no-common-switch",
+    but(ALTRA, {"nvidia_driver.params": {"GrdmaPciTopoCheckOverride": "1"}}),
+    "the driver is told to allow it",
+)
+unsure("rdma.no-common-switch", cufile(ALTRA, None), FAR)
 near_miss("rdma.peermem-missing", but(cufile(WEKA, DMABUF), {"modules.nvidia_peermem.loaded": False}))
 near_miss("rdma.peermem-missing", FS, "NFS does not need it")
 unsure("rdma.peermem-missing", but(WEKA, {"modules.nvidia_peermem": GONE}), on("/mnt/net"))

@@ -259,13 +259,13 @@ def redirecting(node: Node, *ports: str) -> Node:
     return but(node, {f"{function(port)}.acs": acs for port in ports})
 
 
-def across_host_bridges(node: Node, *, bridge: str = "09a2", disk_numa: int = 0) -> Node:
-    """The same machine with drive and NIC on a host bridge of their own (an Intel one of that device id)."""
+def across_host_bridges(node: Node, *, bridge: str = "09a2", vendor: str = "8086", disk_numa: int = 0) -> Node:
+    """The same machine with drive and NIC on a host bridge of their own, of that vendor and device id."""
     machine = Machine()
     near = machine.switch(machine.root_port(machine.root("0000:17", numa=0)), ports=2)
     for port in near.down:
         machine.gpu(port)
-    root = machine.root("0000:97", numa=disk_numa, bridge=("8086", bridge))
+    root = machine.root("0000:97", numa=disk_numa, bridge=(vendor, bridge))
     far = machine.switch(machine.root_port(root), ports=2)
     machine.nvme(far.down[0])
     machine.nic(far.down[1])
