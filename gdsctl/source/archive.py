@@ -43,6 +43,8 @@ MAX_NAME = 4096
 _MAX_PAX = 1024 * 1024  # a pax header holds a few names and times
 _DECODER_MEMORY = 256 * 1024 * 1024  # xz -9 needs 65 MiB, zstd --ultra -22 128 MiB
 _BLOCK = 512
+_FILE, _SYMLINK, _GNU_NAME = b"02L"
+_LONG_NAMES = b"Lx"
 _CHUNK = 1 << 20
 _BLANK_SUM = 8 * 32  # the eight bytes of the sum itself count as blanks
 _ADLER = 65521
@@ -289,6 +291,10 @@ class _Stream:
             missing -= len(parts[-1])
         return b"".join(parts)
 
+    def lend(self, taker: Callable[[bytes, int], int]) -> None:
+        """What is at hand without reading on: `taker` gets it with the place of the next byte, and gives the new place."""
+        self._at = taker(self._buffer, self._at)
+
     def skip(self, size: int) -> bool:
         """Pass over bytes without keeping them; False where the stream ends before."""
         while size > 0:
@@ -311,7 +317,8 @@ class _Stream:
 def _read(stream: _Stream) -> ArchiveFiles:
     files = ArchiveFiles()
     hard_links: list[tuple[str, str]] = []
-    for name, type_, size, link in _members(stream):
+    shared: dict[str, bytes] = {}
+    for name, type_, size, link in _members(stream, shared):
         path = _clean(name)
         entry: _Entry
         if type_ == b"5" or (type_ in b"0\0" and name.endswith("/")):
@@ -337,11 +344,52 @@ def _read(stream: _Stream) -> ArchiveFiles:
             else:  # devices, FIFOs, multi-volume parts, what is yet to be invented
                 entry = _SPECIAL
         files.add(path, entry)
+        if not shared:
+            stream.lend(lambda data, at: _plain(data, at, files))
     for path, target in hard_links:  # a target that came later
         later = files.get(target)
         if files.get(path) is _NO_TARGET and later is not None and not isinstance(later, _Folder):
             files.add(path, later)
     return files
+
+
+def _plain(data: bytes, at: int, files: ArchiveFiles) -> int:
+    """Add the plain members that stand at `data[at:]`: small files and links, whole, perhaps behind a long name.
+
+    Nearly all of a snapshot's are. Where the first that is not plain begins: it, and all that is wrong, is `_members`'.
+    """
+    begin, long_name = at, b""
+    while (start := at + _BLOCK) <= len(data):
+        header = data[at:start]
+        type_ = header[156]
+        name = long_name or header[:100].partition(b"\0")[0]
+        if not name or not _checked(header):
+            return begin
+        size = _number(header[124:136])
+        at = start + size + -size % _BLOCK
+        if size < 0 or at > len(data):
+            return begin
+        if type_ in _LONG_NAMES and not long_name:
+            told = data[start : start + size]
+            found = {"path": told.partition(b"\0")[0]} if type_ == _GNU_NAME else _pax(told)
+            long_name = found.get("path", b"")
+            if {*found} != {"path"} or not long_name:
+                return begin
+            continue
+        if not long_name and header[345]:
+            if header[257:263] != b"ustar\0":
+                return begin
+            name = header[345:500].partition(b"\0")[0] + b"/" + name
+        if name[-1:] == b"/":
+            return begin
+        if type_ == _FILE:
+            files.add(_clean(_text(name)), data[start : start + size])
+        elif type_ == _SYMLINK and not size:
+            files.add(_clean(_text(name)), _Link(_text(header[157:257].partition(b"\0")[0])))
+        else:
+            return begin
+        begin, long_name = at, b""
+    return begin
 
 
 def _clean(name: str) -> str:
@@ -386,10 +434,12 @@ def _pad(stream: _Stream, size: int) -> None:
         stream.take(_BLOCK - size % _BLOCK)
 
 
-def _members(stream: _Stream) -> Iterator[tuple[str, bytes, int, str]]:
-    """Name, type, size and link target of each member, long names joined; its data is the reader's to take."""
+def _members(stream: _Stream, shared: dict[str, bytes]) -> Iterator[tuple[str, bytes, int, str]]:
+    """Name, type, size and link target of each member, long names joined; its data is the reader's to take.
+
+    `shared`: filled with what pax headers say of all members that follow.
+    """
     first = True
-    shared: dict[str, bytes] = {}
     own: dict[str, bytes] = {}
     while True:
         header = stream.take(_BLOCK)
