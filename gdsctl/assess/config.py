@@ -69,7 +69,12 @@ class Config(Record, frozen=True, kw_only=True):
         if value is not None:
             return value
         key = cufile_keys.key(dotted)
-        return key.default_in(self.version or cufile_keys.releases()[-1].gds) if key else None
+        return key.default_in(self._nearest_known()) if key else None
+
+    def _nearest_known(self) -> str:
+        """The release whose defaults count: for one older than the table's oldest, that one's."""
+        oldest, newest = (cufile_keys.releases()[at].gds for at in (0, -1))
+        return max(self.version or newest, oldest, key=cufile_keys.release)
 
     def flag(self, dotted: str) -> bool | None:
         """A boolean key; a key without a known default counts as false, an unknown configuration as None."""

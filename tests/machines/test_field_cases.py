@@ -21,56 +21,12 @@ from gdsctl.model.node import Report
 from gdsctl.parse import cufile_log, gdscheck
 from gdsctl.source.assemble import assemble
 from gdsctl.source.opening import open_source
-from tests.builders import CR, RR, SV, UF, Machine
+from tests.builders import CR, RR, SV, UF
 from tests.made import Made
+from tests.sound import Sound
 
 QUIET = {"fs.tmpfs", "fs.unsupported", "nvidia-fs.stats-disabled"}
 """Of every machine here: /dev/shm, a SATA root disk, counters off."""
-
-
-class Sound(Made):
-    """GPU 0000:43:00.0 and nvme0 below one switch. Options change one thing each."""
-
-    def __init__(
-        self,
-        root: Path,
-        *,
-        fstype: str = "xfs",
-        options: str = "rw",
-        hooks: str | None = "nvme_v1",
-        nvidia_fs: str | None = "2.26.6",
-        nodes: int = 16,
-        stats: bool = False,
-        open_kernel: bool = True,
-        acs: tuple[int, int] = (0, 0),
-        **facts: Any,
-    ) -> None:
-        super().__init__(root, **facts)
-        machine = Machine()
-        port = machine.root_port(machine.root("0000:40", numa=0, bridge=("1022", "1480")), gts=16.0)
-        gpu, drive, other = machine.switch(port, ports=3, gts=16.0).down
-        gpu.acs, drive.acs = acs
-        other.acs = SV | RR | CR | UF  # a port beside the path, which must never be named
-        machine.gpu(gpu, gts=16.0, ids=("10de", "20b5"))
-        machine.nvme(drive)
-        self.pci(machine)
-        disk = self.disk(machine.disks[0], "nvme0", filesystem=fstype)
-        self.block("sda", "/sys/devices/pci0000:00/0000:00:07.1/ata1/host0/target0:0:0/0:0:0:0/block/sda", gib=99)
-        if not (root / ".dockerenv").exists():
-            self.mount("/", "/dev/sda", "xfs")
-        self.mount("/mnt", f"/dev/{disk}", fstype, "rw,relatime", options)
-        self.driver(machine, "580.95.05", model="NVIDIA A100 80GB PCIe", open_kernel=open_kernel)
-        self.nvml(machine, "580.95.05", model="NVIDIA A100 80GB PCIe", memory_mib=81920, capability="8.0")
-        self.module("nvme")
-        self.module("nvme_core", users="nvme,", multipath="N")
-        self.modinfo("nvme", "/kernel/drivers/nvme/host/nvme.ko")
-        self.symbol("pci_p2pdma_add_resource")
-        if hooks:
-            self.hooks("nvme", hooks)
-        if nvidia_fs:
-            self.nvidia_fs(nvidia_fs, "1.15.1.6", registered=(), stats=stats, nodes=nodes)
-        self.libcufile("1.15.1")
-        self.file("/etc/cufile.json", "{}")
 
 
 @pytest.fixture

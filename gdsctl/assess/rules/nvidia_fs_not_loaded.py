@@ -44,5 +44,6 @@ RULE = Rule(
     not_to_conclude="GDS is not impossible: on local NVMe the kernel's P2PDMA needs no nvidia_fs.",
     source="NVIDIA GDS Troubleshooting Guide, 'Installing GPUDirect Storage'",
     blocks=("nvidia-fs",),
+    after=("driver.not-loaded", "nvidia-fs.proprietary-driver", "nvidia-fs.symbol-version", "secure-boot.unsigned"),
     check=check,
 )
