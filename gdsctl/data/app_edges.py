@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import fnmatch
 import functools
+from collections.abc import Mapping
 from typing import Literal
 
+from gdsctl.data.limits import older
 from gdsctl.data.tables import load
 from gdsctl.record import Record
 
@@ -18,7 +21,9 @@ class EdgeRow(Record, frozen=True, kw_only=True, rename={"from_": "from"}):
     """`shape`: a configuration's step, `*` for any ending; `backends`: those the row is for, empty: any.
 
     `staged_in`: memory that bytes between GPU and storage stop in on their way; `gds_helps`: can GPUDirect Storage do
-    anything for this step; `source`: document or file, with the version or commit that was looked at.
+    anything for this step; `source`: document or file, with the version or commit that was looked at, and `checked`,
+    when. `since`, `until`: versions of `versions_of` that the row holds for, the second not included, empty: all.
+    Where two rows' versions overlap, what was looked at does not tell which of them holds.
     """
 
     software: str
@@ -33,6 +38,27 @@ class EdgeRow(Record, frozen=True, kw_only=True, rename={"from_": "from"}):
     gds_helps: Helps
     because: str
     source: str
+    checked: dt.date
+    versions_of: str = ""
+    since: str = ""
+    until: str = ""
+
+    def holds_for(self, versions: Mapping[str, str]) -> bool:
+        """May it, with what is known of versions?"""
+        version = versions.get(self.versions_of)
+        if version is None:
+            return True
+        return not (self.since and older(version, self.since)) and not (
+            self.until and older(version, self.until) is False
+        )
+
+    @property
+    def range(self) -> str:
+        """The versions as words; empty: all."""
+        if not (self.since or self.until):
+            return ""
+        ends = {(True, False): f"{self.since} and later", (False, True): f"before {self.until}"}
+        return f"{self.versions_of} {ends.get((bool(self.since), bool(self.until)), f'{self.since} to {self.until}')}"
 
 
 @functools.cache
@@ -40,13 +66,17 @@ def rows() -> tuple[EdgeRow, ...]:
     return load("app_edges.toml", dict[str, tuple[EdgeRow, ...]])["edge"]
 
 
-def edges(shape: str, backend: str) -> list[EdgeRow]:
-    """The rows of a step: one, or one a direction; none where no table knows it."""
-    found: list[EdgeRow] = []
+def edges(shape: str, backend: str, versions: Mapping[str, str]) -> list[tuple[EdgeRow, ...]]:
+    """What a step does: one group of rows, or one a direction; none where no table knows it.
+
+    `versions`: software -> version, where known. A group of several rows: which of them holds is a matter of the version.
+    """
+    found: dict[str, list[EdgeRow]] = {}
     for row in rows():
         fits = fnmatch.fnmatchcase(shape, row.shape) and (not row.backends or backend in row.backends)
-        if fits and all(other.direction != row.direction for other in found):
-            found.append(row)
-            if row.direction == "both":
-                break
-    return found
+        if not fits or ("both" in found and row.direction != "both"):
+            continue
+        group = found.setdefault(row.direction, [])
+        if not group or (group[0].shape, group[0].backends) == (row.shape, row.backends):
+            group.append(row)
+    return [tuple(row for row in group if row.holds_for(versions)) or tuple(group[:1]) for group in found.values()]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gdsctl.data.app_findings import stories
 from gdsctl.data.app_models import model as known_model
 from gdsctl.data.app_names import deprecated
+from gdsctl.data.limits import older
 from gdsctl.errors import InputError, UsageError
 from gdsctl.kvcache.launch import Place, Service
 from gdsctl.kvcache.model_config import Attention, read_model_config
@@ -16,8 +17,9 @@ from gdsctl.kvcache.stack import Adapter, Draft, Endpoint
 from gdsctl.model.judgement import Evidence, Finding, Remedy, Severity
 from gdsctl.record import Record
 
-# LMCache gds_context.py@16f17958, _register_region; @7a321295 splits, and the versions with --l1-manager are later.
+# LMCache gds_context.py@16f17958, _register_region; every release with a GDS L1 splits.
 _MOST_REGISTERED_BYTES = 16 << 20
+_SPLITS_SINCE = "0.4.7"
 _USELESS_BYTES = GIB  # no store of KV cache is meant to be smaller
 
 
@@ -43,7 +45,7 @@ def findings(app: App) -> tuple[Finding, ...]:
     order = {"critical": 0, "error": 1, "warning": 2, "info": 3}
     found = [
         finding
-        for check in (_dram_staged, _exclusive, _pool, _ports, _chunks, _batches, _old)
+        for check in (_dram_staged, _exclusive, _lacks, _pool, _ports, _chunks, _batches, _old)
         for finding in check(app)
     ]
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: order[finding.severity]))
@@ -122,6 +124,21 @@ def _exclusive(app: App) -> Iterator[Finding]:
                     f"the only L1 is GDS, which has no host memory that the L2 adapter {adapter.type} could register",
                     seen("L1", "GDS", _at(draft, draft.gds_l1_line)) + seen("L2 adapter", adapter.type, place),
                 )
+
+
+def _lacks(app: App) -> Iterator[Finding]:
+    for draft in app.drafts:
+        for lack in draft.lacks:
+            row = lack.row
+            place = _at(draft, lack.line)
+            when = f"came with {row.since}" if row.since else f"went with {row.until}"
+            yield finding(
+                "app.version-lacks",
+                place,
+                f"{row.of} {lack.version} does not know {row.name}, which {when}",
+                seen(row.name, f"{row.of} {lack.version}", place),
+                source=row.source,
+            )
 
 
 def _pool(app: App) -> Iterator[Finding]:
@@ -234,13 +251,14 @@ def _chunks(app: App) -> Iterator[Finding]:
         place = _at(draft, draft.gds_l1_line or draft.stack.source.line or 1)
         said = f"{draft.chunk_tokens} tokens x {per_token:g} bytes (tensor parallel {tp}) = {_bytes(chunk)}"
         evidence = (*seen("chunk bytes", said, place), Evidence(fact="model", value=sized.said, source=sized.said))
-        if draft.gds_l1_line is not None and draft.gds_l1_by_flag and chunk > _MOST_REGISTERED_BYTES:
+        splits = not draft.gds_l1_by_flag or older(draft.stack.version or "", _SPLITS_SINCE) is False
+        if draft.gds_l1_line is not None and not splits and chunk > _MOST_REGISTERED_BYTES:
             most = int(_MOST_REGISTERED_BYTES / per_token) // 16 * 16
             yield finding(
                 "app.chunk-too-large",
                 place,
-                f"a chunk is {said}, more than 16 MiB: older versions with --gds-l1-path refuse to "
-                f"register that, later ones split it; --chunk-size {most} fits both",
+                f"a chunk is {said}, more than 16 MiB: states before the release {_SPLITS_SINCE} "
+                f"refuse to register that, all later ones split it; --chunk-size {most} fits both",
                 evidence,
             )
         direct = draft.gds_l1_line is not None or any(

@@ -8,10 +8,11 @@ from typing import Any
 
 from gdsctl.data import app_edges
 from gdsctl.data.app_names import deprecated
+from gdsctl.data.app_versions import unknown_to
 from gdsctl.errors import InputError
 from gdsctl.kvcache.json_text import json_object
 from gdsctl.kvcache.launch import Launch, Word
-from gdsctl.kvcache.stack import Adapter, Draft, Edge, Endpoint, Stack, Tier, edge
+from gdsctl.kvcache.stack import Adapter, Draft, Edge, Endpoint, Lack, Stack, Tier, edge
 
 _OPEN = re.compile(r"\$[({A-Za-z_]|\{\{|<[A-Za-z_-]+>|`")
 _GDS = ("GDS", "GDS_MT")
@@ -131,19 +132,33 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _versions(launch: Launch) -> dict[str, str]:
+    """Software -> version, as far as the image tells. An image of LMCache holds a vLLM of some other version."""
+    lmcache = _version(launch, "lmcache")
+    found = {
+        "LMCache": lmcache,
+        "vLLM": _version(launch, "vllm/", "vllm-openai") if lmcache is None else None,
+        "ModelExpress": _version(launch, "modelexpress"),
+        "llm-d": _version(launch, "llm-d"),
+    }
+    return {software: version for software, version in found.items() if version is not None}
+
+
 class _Steps:
     """Tiers and edges as they are found."""
 
-    def __init__(self) -> None:
+    def __init__(self, launch: Launch) -> None:
+        self.versions = _versions(launch)
+        self.lacks: list[Lack] = []
         self.tiers: list[Tier] = []
         self.edges: list[Edge] = []
         self.claims: list[Word] = []
 
     def add(self, shape: str, backend: str, tier: Tier | None = None) -> None:
         path = tier.path if tier is not None else None
-        rows = app_edges.edges(shape, backend)
-        self.edges += [edge(row, path) for row in rows]
-        if not rows:
+        groups = app_edges.edges(shape, backend, self.versions)
+        self.edges += [edge(rows, path) for rows in groups]
+        if not groups:
             self.edges.append(
                 Edge(
                     from_="dram",
@@ -159,6 +174,13 @@ class _Steps:
         if tier is not None:
             self.tiers.append(tier)
 
+    def uses(self, of: str, name: str, line: int) -> None:
+        """An option, a key or an adapter of that software."""
+        version = self.versions.get(of)
+        row = unknown_to(of, version, name) if version is not None else None
+        if version is not None and row is not None:
+            self.lacks.append(Lack(version=version, row=row, line=line))
+
     def draft(self, launch: Launch, software: str, version: str | None, line: int | None = None, **facts: Any) -> Draft:
         place = launch.place if line is None else launch.place.at(line)
         box = launch.container
@@ -170,7 +192,7 @@ class _Steps:
             tiers=tuple(self.tiers),
             edges=tuple(self.edges),
         )
-        return Draft(stack=stack, box=box, claims_gds=tuple(self.claims), **facts)
+        return Draft(stack=stack, box=box, claims_gds=tuple(self.claims), lacks=tuple(self.lacks), **facts)
 
 
 # --- LMCache ----------------------------------------------------------------------------------------------------------
@@ -181,7 +203,9 @@ def _lmcache_server(launch: Launch) -> Draft | None:
     if words is None:
         return None
     options = _options(words)
-    steps = _Steps()
+    steps = _Steps(launch)
+    for name, given in options.items():
+        steps.uses("LMCache", name, given[0].line)
     size = _number(_first(options, "--l1-size-gb"))
     gds_line = None
     dram = False
@@ -259,6 +283,7 @@ def _adapter(word: Word, steps: _Steps) -> Adapter | None:
         steps.add("mp.l2.?", "", Tier(name="L2", type="?", medium="unknown", line=word.line))
         return None
     kind = str(values.get("type", "?"))
+    steps.uses("LMCache", kind, word.line)
     inner = values.get("backend_params")
     params = {
         str(key): _text(value)
@@ -317,7 +342,9 @@ def _in_process(launch: Launch, config: Mapping[str, Word]) -> Draft | None:
     def said(key: str) -> str | None:
         return config[key].text if key in config else None
 
-    steps = _Steps()
+    steps = _Steps(launch)
+    for key, word in config.items():
+        steps.uses("LMCache", key, word.line)
     line = min(word.line for word in config.values())
     size = _number(config.get("max_local_cpu_size"))
     lower: list[tuple[str, float, float, int]] = []
@@ -326,7 +353,7 @@ def _in_process(launch: Launch, config: Mapping[str, Word]) -> Draft | None:
         steps.add("inproc.cpu", "", Tier(name="CPU", type="local_cpu", medium="dram", size_gib=size, line=at))
     gds = config.get("gds_path") or config.get("weka_path")
     if gds is not None and gds.text:
-        switch = said("use_gds") or said("use_cufile") or "true"
+        switch = said("use_gds") or said("use_cufile") or said("extra_config.use_cufile") or "true"
         steps.add(
             "inproc.gds",
             str(_true(switch)).lower(),
@@ -390,7 +417,7 @@ def _vllm(launch: Launch) -> Draft | None:
     transfers = options.get("--kv-transfer-config", [])
     if words is None and not transfers:
         return None
-    steps = _Steps()
+    steps = _Steps(launch)
     asks: list[Endpoint] = []
     old: list[tuple[str, str, int]] = []
     for transfer in transfers:
@@ -409,7 +436,7 @@ def _vllm(launch: Launch) -> Draft | None:
     return steps.draft(
         launch,
         "vLLM",
-        _version(launch, "vllm/", "vllm-openai") if _version(launch, "lmcache") is None else None,
+        steps.versions.get("vLLM"),
         asks=tuple(asks),
         old=tuple(old),
         model=model.text if model is not None else None,
@@ -446,7 +473,10 @@ def _connector(
             Tier(name="storage", type=name, medium="file", path=str(path) if path else None, line=line),
         )
     elif name == "OffloadingConnector":
-        if extra.get("spec_name") == "SharedStorageOffloadingSpec":
+        spec = extra.get("spec_name")
+        if spec == "SharedStorageOffloadingSpec":
+            if "gds_mode" in extra:
+                steps.uses("llm-d", "gds_mode", line)
             mode = str(extra.get("gds_mode", "disabled"))
             path = str(extra["shared_storage_path"]) if "shared_storage_path" in extra else None
             tier = Tier(name="storage", type=f"llm-d fs ({mode})", medium="file", path=path, line=line)
@@ -456,7 +486,21 @@ def _connector(
             if mode != "disabled":
                 steps.claims.append(Word(text=f"gds_mode {mode}", line=line))
         else:
-            steps.add("vllm.offload.cpu", "", Tier(name="CPU", type=name, medium="dram", line=line))
+            amount = _number(Word(text=_text(extra.get("cpu_bytes_to_use", "")), line=line))
+            size = amount / (1 << 30) if amount is not None else None
+            steps.add("vllm.offload.cpu", "", Tier(name="CPU", type=name, medium="dram", size_gib=size, line=line))
+        if spec == "TieringOffloadingSpec":
+            steps.uses("vLLM", spec, line)
+            _secondary(extra.get("secondary_tiers"), line, steps)
+
+
+def _secondary(tiers: Any, line: int, steps: _Steps) -> None:
+    for tier in tiers if isinstance(tiers, list) else ():
+        if isinstance(tier, dict):
+            kind = str(tier.get("type", "?"))
+            path = str(tier["root_dir"]) if "root_dir" in tier else None
+            medium = {"obj": "object", "p2p": "dram"}.get(kind, "file")
+            steps.add("vllm.tiering", kind, Tier(name="secondary", type=kind, medium=medium, path=path, line=line))
 
 
 def _endpoints(extra: Mapping[str, Any], line: int) -> list[Endpoint]:
@@ -498,7 +542,7 @@ def _kvbm(launch: Launch) -> Draft | None:
     )
     if cpu is None and disk is None and bucket is None:
         return None
-    steps = _Steps()
+    steps = _Steps(launch)
     lower: list[tuple[str, float, float, int]] = []
     if cpu is not None:
         steps.add("kvbm.cpu", "", Tier(name="G2", type="CPU", medium="dram", size_gib=cpu_gib, line=cpu.line))
@@ -525,7 +569,7 @@ def _sglang(launch: Launch) -> Draft | None:
     hicache = options.get("--enable-hierarchical-cache")
     if hicache is None:
         return None
-    steps = _Steps()
+    steps = _Steps(launch)
     size = _number(_first(options, "--hicache-size")) or None
     steps.add("sglang.host", "", Tier(name="host", type="HiCache", medium="dram", size_gib=size, line=hicache[0].line))
     backend = _first(options, "--hicache-storage-backend")
@@ -558,7 +602,9 @@ def _weights(launch: Launch) -> Draft | None:
     name = load.text.lower() if load is not None else ""
     backend = launch.env.get("INSTANTTENSOR_BACKEND")
     chosen = backend.text.partition(",")[0].strip().lower() if backend is not None else ""
-    steps = _Steps()
+    if not chosen and _true(getattr(launch.env.get("INSTANTTENSOR_USE_CUFILE"), "text", None)):
+        chosen = "use_cufile"
+    steps = _Steps(launch)
     software = {"modelexpress": "ModelExpress", "mx": "ModelExpress", "instanttensor": "InstantTensor"}.get(
         name, "fastsafetensors"
     )
@@ -592,7 +638,7 @@ def _nixlbench(launch: Launch) -> Draft | None:
     if backend is None or backend.text not in _GDS:
         return None
     segment = _first(options, "--initiator-seg-type")
-    steps = _Steps()
+    steps = _Steps(launch)
     path = _first(options, "--filepath")
     steps.claims.append(Word(text=f"backend {backend.text}", line=backend.line))
     steps.add(

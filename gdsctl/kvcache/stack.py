@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gdsctl.data.app_edges import EdgeRow, Helps, Memory
+from gdsctl.data.app_versions import VersionRow
 from gdsctl.kvcache.launch import Container, Place, Word
 from gdsctl.model.judgement import RouteName
 from gdsctl.record import Record
@@ -31,11 +32,23 @@ class EdgeRoute(Record, frozen=True, kw_only=True):
     because: str
 
 
+class Answer(Record, frozen=True, kw_only=True):
+    """What holds of an edge for some versions only."""
+
+    versions: str
+    api: str
+    staged_in: str | None
+    gds_helps: Helps
+    because: str
+    source: str
+
+
 class Edge(Record, frozen=True, kw_only=True, rename={"from_": "from"}):
     """One step of the bytes. `direction`: which way it is taken, both unless the ways differ.
 
     `medium`: what they come to rest on; `path`: directory, device or bucket; `staged_in`: where bytes between GPU and storage
-    stop on their way; `routes`: on the node that was looked at, None without one.
+    stop on their way; `routes`: on the node that was looked at, None without one. `answers`: where it is a matter of the
+    version and that is not known, all of them; `gds_helps` is then what they agree on.
     """
 
     from_: Memory
@@ -48,6 +61,7 @@ class Edge(Record, frozen=True, kw_only=True, rename={"from_": "from"}):
     gds_helps: Helps
     because: str
     source: str
+    answers: tuple[Answer, ...] = ()
     routes: tuple[EdgeRoute, ...] | None = None
 
 
@@ -78,6 +92,14 @@ class Endpoint(Record, frozen=True, kw_only=True):
     line: int
 
 
+class Lack(Record, frozen=True, kw_only=True):
+    """A name that the version in use does not know."""
+
+    version: str
+    row: VersionRow
+    line: int
+
+
 class Draft(Record, frozen=True, kw_only=True):
     """A stack and the facts behind it. Sizes in GiB; None: not said, or said with a variable that nothing sets.
 
@@ -102,18 +124,35 @@ class Draft(Record, frozen=True, kw_only=True):
     claims_gds: tuple[Word, ...] = ()
     lower_gib: tuple[tuple[str, float, float, int], ...] = ()
     old: tuple[tuple[str, str, int], ...] = ()
+    lacks: tuple[Lack, ...] = ()
 
 
-def edge(row: EdgeRow, path: str | None) -> Edge:
+def edge(rows: tuple[EdgeRow, ...], path: str | None) -> Edge:
+    """One step; of several rows, each is an answer for its versions."""
+    row = rows[0]
+    answers = tuple(
+        Answer(
+            versions=row.range,
+            api=row.api,
+            staged_in=row.staged_in,
+            gds_helps=row.gds_helps,
+            because=row.because,
+            source=row.source,
+        )
+        for row in rows
+        if len(rows) > 1
+    )
+    agreed = len({row.gds_helps for row in rows}) == 1
     return Edge(
         from_=row.from_,
         to=row.to,
         direction=row.direction,
-        api=row.api,
+        api=" or ".join(dict.fromkeys(row.api for row in rows)),
         medium=row.medium,
         path=path,
-        staged_in=row.staged_in,
-        gds_helps=row.gds_helps,
-        because=row.because,
-        source=row.source,
+        staged_in=row.staged_in if all(other.staged_in == row.staged_in for other in rows) else None,
+        gds_helps=row.gds_helps if agreed else "unknown",
+        because="; ".join(f"{a.versions}: {a.gds_helps}, {a.because}" for a in answers) or row.because,
+        source="; ".join(dict.fromkeys(row.source for row in rows)),
+        answers=answers,
     )

@@ -138,6 +138,7 @@ ROWS: dict[str, tuple[str, list[tuple[str, str, str, str | None, str]]]] = {
         "INSTANTTENSOR_BACKEND=URING,AIO vllm serve m --load-format instanttensor",
         [("file", "gpu", "load", "dram", "no")],
     ),
+    "InstantTensor by default": ("vllm serve m --load-format instanttensor", [("file", "gpu", "load", "dram", "no")]),
     "fastsafetensors": ("vllm serve m --load-format fastsafetensors", [("file", "gpu", "load", None, "yes")]),
     "fastsafetensors, several ranks": (
         "vllm serve m --load-format fastsafetensors --tensor-parallel-size 2",
@@ -156,6 +157,23 @@ ROWS: dict[str, tuple[str, list[tuple[str, str, str, str | None, str]]]] = {
         [("gpu", "file", "store", "gpu", "yes"), ("file", "gpu", "load", "gpu", "yes")],
     ),
     "vLLM's own offloading": (vllm("OffloadingConnector"), [("gpu", "dram", "both", None, "no")]),
+    "vLLM's own tiers": (
+        vllm(
+            "OffloadingConnector",
+            spec_name="TieringOffloadingSpec",
+            cpu_bytes_to_use=1 << 36,
+            secondary_tiers=[{"type": "fs", "root_dir": "/mnt/nvme"}, {"type": "obj"}],
+        ),
+        [
+            ("gpu", "dram", "both", None, "no"),
+            ("dram", "file", "both", "dram", "no"),
+            ("dram", "object", "both", "dram", "no"),
+        ],
+    ),
+    "in-process NIXL OBJ on GPU memory": (
+        "local_cpu: false\nnixl_buffer_device: cuda\nextra_config: {enable_nixl_storage: true, nixl_backend: OBJ}\n",
+        [("gpu", "object", "both", None, "no")],
+    ),
     "several connectors": (
         vllm("MultiConnector", connectors=[{"kv_connector": "NixlConnector"}, {"kv_connector": "OffloadingConnector"}]),
         [("gpu", "gpu", "both", None, "no"), ("gpu", "dram", "both", None, "no")],
@@ -282,6 +300,8 @@ def test_chunk_too_large() -> None:
     fits = app(by_flag + "--chunk-size 128", vllm("LMCacheMPConnector") + " --tensor-parallel-size 4")
     assert "app.chunk-too-large" not in ids(fits)
     assert ids(app(GDS_L1, vllm("LMCacheMPConnector") + " --tensor-parallel-size 4")) == []  # versions that split
+    released = f"services:\n  a: {{image: 'lmcache/standalone:v0.4.7', command: {json.dumps(by_flag)}}}\n"
+    assert ids(app(released, vllm("LMCacheMPConnector") + " --tensor-parallel-size 4")) == []
 
 
 def test_chunk_unaligned() -> None:
@@ -305,6 +325,71 @@ def test_deprecated_names() -> None:
     assert "app.deprecated-backend" not in ids(app("gds_path: /x\ngds_buffer_size: 8192\n"))
     strict = app("gds_path: /x\nweka_path: /x\nlocal_cpu: false\n", strict=True)
     assert strict.verdict == "fail"
+
+
+def served(image: str, command: str) -> AppReport:
+    return app(f"services:\n  a:\n    image: {image}\n    command: {command}\n")
+
+
+FST = "vllm serve m --load-format fastsafetensors --tensor-parallel-size 2"
+
+
+@pytest.mark.parametrize(
+    ("image", "helps", "answers"),
+    [
+        ("vllm/vllm-openai:v0.15.1", "yes", []),
+        ("vllm/vllm-openai:v0.17.0", "no", []),
+        ("vllm/vllm-openai:v0.30.0", "no", []),
+        # merged in February 2026, when 0.16 was being made: not looked at, so both
+        ("vllm/vllm-openai:v0.16.0", "unknown", [("vLLM before 0.17", "yes"), ("vLLM 0.16 and later", "no")]),
+        ("vllm/vllm-openai:latest", "unknown", [("vLLM before 0.17", "yes"), ("vLLM 0.16 and later", "no")]),
+        ("lmcache/vllm-openai:v0.4.7", "unknown", [("vLLM before 0.17", "yes"), ("vLLM 0.16 and later", "no")]),
+    ],
+)
+def test_a_version_decides_or_both_answers_are_given(image: str, helps: str, answers: list[tuple[str, str]]) -> None:
+    report = served(image, FST)
+    (edge,) = report.stacks[0].edges
+    assert edge.gds_helps == helps
+    assert [(a.versions, a.gds_helps) for a in edge.answers] == answers
+    assert report.verdict == ("unknown" if answers else "pass")
+    assert all(f"{versions}: {answer}" in edge.because for versions, answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("image", "helps"),
+    [("x/modelexpress-client:0.5.1", "yes"), ("x/modelexpress-client:0.6.0", "unknown"), ("x/y:1", "unknown")],
+)
+def test_model_express_before_and_after_instant_tensor(image: str, helps: str) -> None:
+    (edge,) = served(image, "vllm serve m --load-format modelexpress").stacks[0].edges
+    assert edge.gds_helps == helps
+
+
+def test_an_old_switch_of_instant_tensor() -> None:
+    """Before 0.1.9 INSTANTTENSOR_USE_CUFILE=1 chose cuFile, later versions pass over it."""
+    (edge,) = app("INSTANTTENSOR_USE_CUFILE=1 vllm serve m --load-format instanttensor").stacks[0].edges
+    assert edge.gds_helps == "unknown"
+    assert [a.gds_helps for a in edge.answers] == ["yes", "no"]
+
+
+@pytest.mark.parametrize(
+    ("version", "command", "lacks"),
+    [
+        ("0.4.6", "--gds-l1-path /kv", ["--gds-l1-path"]),
+        ("0.4.7", "--gds-l1-path /kv", []),
+        ("0.4.7", "--gds-l1-path /kv --gds-l1-backend cufile", ["--gds-l1-backend"]),
+        ("0.5.5", """--l1-manager '{"type":"GDS","tag":"g","size_gb":9,"path":"/kv"}' """, ["--l1-manager"]),
+        ("0.5.6", """--l1-manager '{"type":"GDS","tag":"g","size_gb":9,"path":"/kv"}' """, []),
+        ("0.4.3", """--l2-adapter '{"type":"nixl_store_dynamic","backend":"POSIX"}' """, ["nixl_store_dynamic"]),
+        ("0.4.4", """--l2-adapter '{"type":"nixl_store_dynamic","backend":"POSIX"}' """, []),
+        ("0.5.6", """--l2-adapter '{"type":"phx","base_path":"/kv"}' """, ["phx"]),
+    ],
+)
+def test_what_a_version_does_not_know(version: str, command: str, lacks: list[str]) -> None:
+    """First releases with each name, as the released wheels have it."""
+    words = json.dumps(["lmcache", "server", "--eviction-policy", "LRU", "--l1-size-gb", "9", *shlex.split(command)])
+    told = [f for f in served(f"lmcache/standalone:v{version}", words).findings if f.id == "app.version-lacks"]
+    assert [name for f in told for name in lacks if name in f.message] == lacks
+    assert len(told) == len(lacks)
 
 
 def test_versions_come_from_the_image() -> None:
@@ -358,7 +443,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     path.write_text(GDS_L1 + "\n")
     assert run(["app", str(path)]) == 0
     assert "PASS" in capsys.readouterr().out
-    path.write_text("vllm serve m --load-format instanttensor\n")
+    path.write_text("vllm serve m --load-format modelexpress\n")
     assert run(["app", str(path)]) == 3
     assert f"gdsctl: unknown: {path}:1" in capsys.readouterr().err
     assert run(["app", str(path), "--live", "--snapshot", "example:hgx-h100-vast"]) == 2
