@@ -39,7 +39,7 @@ def late(kind: str) -> Callable[[str], Any]:
     return parse
 
 
-def parser(kind: str) -> Callable[[str], Any]:
+def parser(kind: str) -> Callable[..., Any]:
     """The parse function of a KIND; raises KeyError for a kind that does not exist."""
-    function: Callable[[str], Any] = importlib.import_module(KINDS[kind]).parse
+    function: Callable[..., Any] = importlib.import_module(KINDS[kind]).parse
     return function

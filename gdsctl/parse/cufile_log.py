@@ -13,6 +13,7 @@ from gdsctl.parse import pasted
 from gdsctl.record import Record, Warned
 
 MOST_ENTRIES = 1000
+_MOST_RUNS = 100
 _MOST_WARNINGS = 100
 _LONGEST_TEXT = 2000
 
@@ -38,10 +39,28 @@ class LogEntry(Record, frozen=True, kw_only=True):
     meaning: str | None = None
 
 
+class LogRun(Record, frozen=True, kw_only=True):
+    """What one process wrote. `first`, `last`: times as in LogEntry; `levels`, `meanings`: counts.
+
+    `findings`: ids that `gdsctl explain` knows, of what the meanings may come from.
+    """
+
+    pid: int
+    first: str
+    last: str
+    lines: int
+    levels: dict[str, int]
+    meanings: dict[str, int]
+    findings: tuple[str, ...] = ()
+
+
 class CufileLog(Record, frozen=True, kw_only=True):
     """`lines`: lines that hold something. `entries`: the last 1000; `omitted`: how many came before them.
 
-    `levels` and `meanings` count over all lines, whatever is omitted. `truncated`: the last line is cut.
+    `levels` and `meanings` count over all lines, whatever is omitted. `runs`: the last 100 processes, in the order of
+    their last lines: the library appends to a file for ever, so the state of the machine is the last run's, all else is
+    what once was. `stale`: lines left out since they are of another process or older than asked for. `truncated`: the
+    last line is cut.
     """
 
     lines: int
@@ -49,16 +68,22 @@ class CufileLog(Record, frozen=True, kw_only=True):
     omitted: int = 0
     levels: dict[str, int] = {}
     meanings: dict[str, int] = {}
+    runs: tuple[LogRun, ...] = ()
+    stale: int = 0
     truncated: bool = False
     warnings: tuple[Warned, ...] = ()
 
 
 class Message(Record, frozen=True, kw_only=True):
-    """A message and what it means, in one sentence. `patterns`: parts of a line's text, any of which tells it."""
+    """A message and what it means, in one sentence. `patterns`: parts of a line's text, any of which tells it.
+
+    `findings`: ids of findings that it may come from.
+    """
 
     meaning: str
     patterns: tuple[str, ...]
     text: str
+    findings: tuple[str, ...] = ()
     source: str
 
 
@@ -81,8 +106,34 @@ def meaning(text: str) -> str | None:
     return None
 
 
-def parse(text: str) -> CufileLog:
-    """A cufile.log, whole or pasted in parts. Raises InputError where no line is one of its own; an empty log is fine."""
+class _Run:
+    """A process as its lines come in."""
+
+    def __init__(self, pid: int, time: str) -> None:
+        self.pid, self.first, self.last, self.lines = pid, time, time, 0
+        self.levels: Counter[str] = Counter()
+        self.meanings: Counter[str] = Counter()
+
+    def record(self) -> LogRun:
+        rows = {row.meaning: row.findings for row in messages()}
+        return LogRun(
+            pid=self.pid,
+            first=self.first,
+            last=self.last,
+            lines=self.lines,
+            levels=dict(self.levels),
+            meanings=dict(self.meanings),
+            findings=tuple(dict.fromkeys(id_ for name in self.meanings for id_ in rows[name])),
+        )
+
+
+def parse(text: str, *, pid: int | None = None, since: str | None = None) -> CufileLog:
+    """A cufile.log, whole or pasted in parts. Raises InputError where no line is one of its own; an empty log is fine.
+
+    `pid`: of this process only; `since`: nothing older than this time, ISO 8601 as in LogEntry, or the head of one.
+    """
+    runs: dict[int, _Run] = {}
+    stale = 0
     recent: deque[re.Match[str]] = deque(maxlen=MOST_ENTRIES)
     levels: Counter[str] = Counter()
     meanings: Counter[str] = Counter()
@@ -102,19 +153,33 @@ def parse(text: str) -> CufileLog:
             if unread <= _MOST_WARNINGS:
                 warnings.append(Warned(line=number, message="not a line of cufile.log"))
             continue
+        process, time = int(match[8]), _time(match)
+        if (pid is not None and process != pid) or (since is not None and time < since):
+            stale += 1
+            continue
+        run = runs.pop(process, None) or _Run(process, time)
+        runs[process] = run  # the last to write stands last
+        if len(runs) > _MOST_RUNS:
+            del runs[next(iter(runs))]
+        run.last = time
+        run.lines += 1
         levels[match[10]] += 1
+        run.levels[match[10]] += 1
         name = meaning(match[11][:_LONGEST_TEXT])
         if name:
             meanings[name] += 1
+            run.meanings[name] += 1
         recent.append(match)
     if lines and unread == lines:
         raise InputError("not a cufile.log", line=first_unread)
     return CufileLog(
         lines=lines,
         entries=tuple(_entry(match) for match in recent),
-        omitted=lines - unread - len(recent),
+        omitted=lines - unread - stale - len(recent),
         levels=dict(levels),
         meanings=dict(meanings),
+        runs=tuple(run.record() for run in runs.values()),
+        stale=stale,
         truncated=not last_read and not text.endswith("\n"),
         warnings=tuple(warnings),
     )
@@ -130,13 +195,18 @@ def _lines(text: str) -> Iterator[str]:
         start = end + 1
 
 
+def _time(match: re.Match[str]) -> str:
+    day, month, year, hour, minute, second, milli = match.groups()[:7]
+    return f"{year}-{month}-{day}T{hour}:{minute}:{second}.{int(milli):03d}"
+
+
 def _entry(match: re.Match[str]) -> LogEntry:
-    day, month, year, hour, minute, second, milli, pid, tid, level, rest = match.groups()
+    pid, tid, level, rest = match.groups()[7:]
     rest = rest[: _LONGEST_TEXT + 100].rstrip()
     where = _WHERE.match(rest)
     text = (rest[where.end() :] if where else rest)[:_LONGEST_TEXT]
     return LogEntry(
-        time=f"{year}-{month}-{day}T{hour}:{minute}:{second}.{int(milli):03d}",
+        time=_time(match),
         pid=int(pid),
         tid=int(tid),
         level=level,
