@@ -12,11 +12,15 @@ _LONGEST = 2000
 
 
 class KernelLogLine(Record, frozen=True, kw_only=True):
-    """A row of data/kernel_log.toml. `pattern` may name groups `module`, `symbol` and `address` (PCI)."""
+    """A row of data/kernel_log.toml. `pattern` may name groups `module`, `symbol` and `address` (PCI).
+
+    `finding`: id of what explains it.
+    """
 
     meaning: str
     contains: str
     pattern: str
+    finding: str | None = None
     source: str
 
 

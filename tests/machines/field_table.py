@@ -309,6 +309,26 @@ case(
     unsaid=(IDLE,),
 )
 case(
+    "page-tables-of-another-driver",
+    "nvidia_fs runs beside a driver that was updated under it.",
+    "nvidia-fs.page-table-version",
+    route="nvidia-fs",
+    change=logged(
+        "nvidia_fs: Initializing nvfs driver module",
+        "nvidia-fs:nvfs_get_dma:1103 Incompatible page table version 0x00010002",
+    ),
+    unsaid=(CUDA_AGAIN, PROPRIETARY),
+)
+case(
+    "page-tables-rebuilt-since",
+    "The same line from before the module was loaded anew is stale.",
+    route="nvidia-fs",
+    change=logged(
+        "nvidia-fs:nvfs_get_dma:1103 Incompatible page table version 0x00010002",
+        "nvidia_fs: Initializing nvfs driver module",
+    ),
+)
+case(
     "devices-missing",
     "The module is loaded and /dev/nvidia-fs* is not there: worse than neither, libcufile goes on with descriptor 0.",
     "nvidia-fs.no-device-node",
@@ -452,6 +472,15 @@ case(
     route="compat",
     gpu="NVIDIA GB10",
     capability="12.1",
+)
+case(
+    "bar1-full",
+    "get_pages answers -12: no room left in BAR1, to be told apart from -22.",
+    "gpu.pinning-refused",
+    route="nvidia-fs",
+    change=logged("nvidia-fs:nvfs_pin_gpu_pages:1202 Error ret -12 invoking nvidia_p2p_get_pages"),
+    unsaid=(NOT_CAPABLE,),
+    severity={"gpu.pinning-refused": "warning"},
 )
 case(
     "bar1-256-mib",

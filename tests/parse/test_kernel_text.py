@@ -13,9 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gdsctl.assess.rules import ids
 from gdsctl.data.nvfs_hooks import hooks, symbols
 from gdsctl.errors import InputError
-from gdsctl.parse import kallsyms, kernel_cmdline, lsmod, mounts, nvidia_fs_stats, nvidia_params, proc_modules
+from gdsctl.parse import (
+    kallsyms,
+    kernel_cmdline,
+    kernel_log,
+    lsmod,
+    mounts,
+    nvidia_fs_stats,
+    nvidia_params,
+    proc_modules,
+)
 from tests.hang import no_hang
 
 CAPTURES = ("acs-on", "rdma-on", "acs-on-nvidia-fs-2.28.4", "rdma-612")
@@ -374,4 +384,17 @@ def test_mount_names_that_look_like_paste_marks_and_lines_ended_by_windows() -> 
         ("/**x**[1m", ("rw",)),
         ("/y", ("rw", "noatime")),
         ("/z", ("rw",)),
+    ]
+
+
+def test_lines_name_findings_that_exist_and_loads_are_told() -> None:
+    assert {row.finding for row in kernel_log.known_lines() if row.finding} <= set(ids())
+    text = (
+        "[  5.1] nvidia_fs: Initializing nvfs driver module\n"
+        "[ 61.0] x86/PAT: gdsio:4711 conflicting memory types 21000000000-22000000000  write-combining<->uncached-minus\n"
+        "[ 62.0] x86/PAT: Xorg:1 conflicting memory types 1000-2000  uncached-minus<->write-back\n"
+    )
+    assert [(event.meaning, event.line) for event in kernel_log.parse(text).events] == [
+        ("nvidia-fs-starts", 1),
+        ("memory-type-conflict", 2),
     ]

@@ -756,6 +756,25 @@ silent(
     "nvidia-fs.version-too-old", fs({"nvidia_fs.version": None}), "a hook that is registered was taken by some process"
 )
 
+PAGES = "nvidia-fs:nvfs_get_dma:12 Incompatible page table version 0x00010002"
+STARTS = "nvidia_fs: Initializing nvfs driver module"
+raised("nvidia-fs.page-table-version", log(FS, STARTS, PAGES), "nvidia_fs")
+near_miss("nvidia-fs.page-table-version", log(FS, PAGES, STARTS), "of a module that was loaded before")
+near_miss("nvidia-fs.page-table-version", log(fs(NOT_LOADED), PAGES), "it is not loaded now")
+silent("nvidia-fs.page-table-version", fs({"platform.kernel_log": None}), NOTHING_HANGS)
+
+PINNED = "nvidia-fs:nvfs_pin_gpu_pages:1202 Error ret {} invoking nvidia_p2p_get_pages"
+raised("gpu.pinning-refused", log(FS, PINNED.format(-22)), "GPU memory")
+raised("gpu.pinning-refused", log(FS, PINNED.format(-12)), "GPU memory")
+near_miss("gpu.pinning-refused", log(FS, PINNED.format(-22), STARTS), "of a module that was loaded before")
+near_miss("gpu.pinning-refused", log(FS, PINNED.format(-110)), "another error")
+near_miss(
+    "gpu.pinning-refused",
+    log(gpu0(FS, name="NVIDIA GeForce RTX 4090", kind="geforce"), PINNED.format(-22)),
+    "gpu.geforce tells it",
+)
+silent("gpu.pinning-refused", fs({"platform.kernel_log": None}), NOTHING_HANGS)
+
 # --- NVMe -------------------------------------------------------------------------------------------------------------
 
 raised("nvme.integrity-capable", fs({"block.0.integrity": True}), NVME, on(NVME))
@@ -834,6 +853,16 @@ near_miss(
 )
 near_miss("p2pdma.half-configured", FS)
 unsure("p2pdma.half-configured", cufile(P2P, None), on(NVME))
+
+REFUSAL = "nvme {}: cannot be used for peer-to-peer DMA as the client and provider ({}) do not share an upstream bridge or whitelisted host bridge"
+raised("p2pdma.kernel-refused", log(P2P, REFUSAL.format(DISK, GPU0)), DISK, severity="info")
+near_miss("p2pdma.kernel-refused", log(P2P, REFUSAL.format("0000:ee:00.0", GPU0)), "a function that is not there")
+near_miss(
+    "p2pdma.kernel-refused",
+    log(but(STRANGER, {}), REFUSAL.format(STRANGER.nvme[0].address, STRANGER.gpus[0].address)),
+    "the tree says the same, and kernel.p2pdma-host-bridge tells it",
+)
+silent("p2pdma.kernel-refused", p2p({"platform.kernel_log": None}), NOTHING_HANGS)
 
 # --- PCI --------------------------------------------------------------------------------------------------------------
 
