@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # planning loads the YAML reader, which no other command want
     from gdsctl.assess.lint_report import LintReport
     from gdsctl.diff.compare import DiffReport
     from gdsctl.diff.state import State
+    from gdsctl.plan.cufile import Style
     from gdsctl.plan.demand import Demand
     from gdsctl.plan.documents import PlanReport, VerifyReport
     from gdsctl.plan.intent import Mode, Wanted
@@ -122,14 +123,14 @@ def capture(source: Source, out: str, *, redact: bool) -> None:
     write_snapshot(recorder, out, redact=redact)
 
 
-def plan(source: Source, wanted: Wanted, *, mode: Mode, kinds: list[str]) -> PlanReport:
+def plan(source: Source, wanted: Wanted, *, mode: Mode, kinds: list[str], style: Style = "explicit") -> PlanReport:
     """The `plan` document, with the artifacts that were asked for; none asked: all that apply."""
     from gdsctl import emit
     from gdsctl.plan.desired import plan as make
     from gdsctl.plan.documents import PlanReport
 
     emitters = emit.chosen(kinds or [emit.ALL])
-    made = make(assess(collect(source)), wanted, mode)
+    made = make(assess(collect(source)), wanted, mode, style)
     return PlanReport(
         tool=tool(),
         source=made.node.source,

@@ -10,6 +10,7 @@ from gdsctl.cli.options import Format, Formatted, NoColor, Output, Snapshot, Ver
 from gdsctl.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:  # imported where the command runs
+    from gdsctl.plan.cufile import Style
     from gdsctl.plan.documents import PlanReport
     from gdsctl.plan.intent import Mode, Wanted
 
@@ -33,6 +34,14 @@ def plan(  # noqa: PLR0917 -- options, named on the command line
             metavar="auto|nvidia-fs|p2pdma|compat", help="How to go direct; beats the intent.", show_default=False
         ),
     ] = None,
+    style: Annotated[
+        str,
+        typer.Option(
+            metavar="explicit|minimal",
+            help="What cufile.json spells out: also values that depend on release and package, or only what differs from "
+            "the library's own.",
+        ),
+    ] = "explicit",
     emit: Annotated[
         Optional[list[str]],
         typer.Option(
@@ -68,9 +77,9 @@ def plan(  # noqa: PLR0917 -- options, named on the command line
     from gdsctl.render import documents
     from gdsctl.source.opening import open_source
 
-    asked = _mode(mode)
+    asked, styled = _mode(mode), _style(style)
     wanted = wanted_from(intent)
-    report = pipeline.plan(open_source(snapshot), wanted, mode=asked, kinds=kinds)
+    report = pipeline.plan(open_source(snapshot), wanted, mode=asked, kinds=kinds, style=styled)
     if output_dir is not None:
         rows = emitters or emitting.chosen([emitting.ALL])
         contents = {row.file: report.artifacts[row.kind].content for row in rows if row.kind in report.artifacts}
@@ -92,6 +101,14 @@ def _mode(mode: str | None) -> Mode:
         if mode in (known, None):
             return known
     raise UsageError(f"--mode {mode!r} is not one of {', '.join(modes)}")
+
+
+def _style(style: str) -> Style:
+    styles: tuple[Style, ...] = ("explicit", "minimal")
+    for known in styles:
+        if style == known:
+            return known
+    raise UsageError(f"--style {style!r} is not one of {', '.join(styles)}")
 
 
 def wanted_from(path: str | None) -> Wanted:

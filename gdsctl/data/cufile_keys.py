@@ -174,6 +174,11 @@ def in_table(asked: tuple[int, ...]) -> bool:
     return known[0] <= asked[:2] <= known[-1]
 
 
+def is_newer(version: str) -> bool:
+    """Is a release newer than all whose keys are known?"""
+    return release(version)[:2] > release(releases()[-1].gds)[:2]
+
+
 def span() -> str:
     """Which releases these are."""
     return f"keys are known for {releases()[0].gds} to {releases()[-1].gds}"

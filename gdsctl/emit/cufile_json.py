@@ -16,13 +16,13 @@ def applies(plan: Plan) -> bool:
 
 def emit(plan: Plan) -> Artifact:
     """ASCII only, so that no name in it moves a cursor; the reasons stand beside it, by JSON pointer."""
-    values = plan.cufile.values
+    values = plan.written.values
     return Artifact(
         path=cufile.PATH,
         content=json.dumps(values, indent=2, ensure_ascii=True) + "\n",
         reasons={
             "/" + setting.key.replace(".", "/"): setting.why
-            for setting in plan.cufile.settings
+            for setting in plan.written.settings
             if get(values, setting.key) is not None
         },
     )

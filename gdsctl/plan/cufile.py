@@ -21,6 +21,7 @@ from gdsctl.record import Record
 
 PATH = "/etc/cufile.json"
 PlanMode = Literal["nvidia-fs", "p2pdma", "compat"]
+Style = Literal["explicit", "minimal"]
 
 _DIRECT, _BUFFER = "properties.max_direct_io_size_kb", "properties.per_buffer_cache_size_kb"
 _CACHE = "properties.max_device_cache_size_kb"
@@ -53,6 +54,24 @@ class CufilePlan(Record, frozen=True, kw_only=True):
     def values(self) -> dict[str, Any]:
         """Nested as in the file."""
         return nested({setting.key: setting.value for setting in self.settings})
+
+
+def minimal(plan: CufilePlan, version: str | None) -> CufilePlan:
+    """Without the keys that say what the library of that release takes anyway; None: what every release takes.
+
+    The effective configuration stays the same; lists that must be of one length stay together.
+    """
+    releases = [version] if version else [row.gds for row in cufile_keys.releases()]
+    kept = {setting.key for setting in plan.settings if not _is_default(setting, releases)}
+    if kept & {_SIZES, _COUNTS}:
+        kept |= {_SIZES, _COUNTS}
+    return msgspec.structs.replace(plan, settings=tuple(s for s in plan.settings if s.key in kept))
+
+
+def _is_default(setting: Setting, releases: list[str]) -> bool:
+    row = cufile_keys.key(setting.key)
+    defaults = [row.default_in(release) for release in releases if row.known_in(release)] if row else []
+    return bool(defaults) and all(_plain(default) == setting.value for default in defaults)
 
 
 def nested(flat: dict[str, Any]) -> dict[str, Any]:

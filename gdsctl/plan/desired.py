@@ -12,7 +12,7 @@ from gdsctl.model.judgement import Finding, Route
 from gdsctl.model.node import Node
 from gdsctl.plan import applied, cufile, driver, mounts
 from gdsctl.plan.context import Context
-from gdsctl.plan.cufile import CufilePlan, PlanMode
+from gdsctl.plan.cufile import CufilePlan, PlanMode, Style
 from gdsctl.plan.documents import Step, Unmet
 from gdsctl.plan.driver import DriverPlan
 from gdsctl.plan.expectation import Judged, judge
@@ -28,7 +28,8 @@ _P2PDMA = ("p2pdma", "c2c")
 class Plan(Record, frozen=True, kw_only=True):
     """All that emitters and reports need. `node`: as collected; `node_after`: with the plan carried out.
 
-    `release`: whose keys are written, None: not known.
+    `release`: whose keys are written, None: not known. `cufile`: every key that is planned; `written`: those of them
+    that cufile.json spells out.
     """
 
     node: Node
@@ -39,6 +40,7 @@ class Plan(Record, frozen=True, kw_only=True):
     intent_from: str
     release: str | None
     cufile: CufilePlan
+    written: CufilePlan
     driver: DriverPlan
     mounts: tuple[MountPlan, ...]
     steps: tuple[Step, ...]
@@ -53,11 +55,26 @@ class Plan(Record, frozen=True, kw_only=True):
         return any(unmet.status == "fail" for unmet in self.unmet)
 
 
-def plan(assessment: Assessment, wanted: Wanted, mode: Mode = "auto") -> Plan:
+def plan(assessment: Assessment, wanted: Wanted, mode: Mode = "auto", style: Style = "explicit") -> Plan:
     """The plan for one node. `mode` other than auto beats the intent's. Pure.
 
+    `style` minimal: cufile.json leaves out what the library takes anyway; the effective configuration is the same.
     Raises InputError (FILE:LINE of the intent) for a pinned value that libcufile would refuse.
     """
+    made = _plan(assessment, wanted, mode)
+    if style == "explicit":
+        return made
+    written = cufile.minimal(made.cufile, made.release)
+    spared = len(made.cufile.settings) - len(written.settings)
+    whose = f"GDS {made.release}" if made.release else "every known release"
+    note = (
+        f"minimal style: {spared} keys are left to the library, as {whose} takes the same values by itself; "
+        "plan again after an upgrade, for defaults change"
+    )
+    return msgspec.structs.replace(made, written=written, notes=(note, *made.notes))
+
+
+def _plan(assessment: Assessment, wanted: Wanted, mode: Mode) -> Plan:
     asked: Mode = mode if mode != "auto" else wanted.intent.mode
     intent = msgspec.structs.replace(wanted.intent, mode=asked)
     now = Context(assessment, msgspec.structs.replace(wanted, intent=intent))
@@ -155,6 +172,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         intent_from=now.said,
         release=context.version,
         cufile=outcome.file,
+        written=outcome.file,
         driver=outcome.modules,
         mounts=wishes,
         steps=steps(now, outcome.file, outcome.modules, wishes),
@@ -315,11 +333,13 @@ def is_not_before(version: str, other: str) -> bool:
 def _notes(context: Context, file: CufilePlan, modules: DriverPlan, wishes: tuple[MountPlan, ...]) -> tuple[str, ...]:
     notes = [note for wish in wishes for note in wish.notes]
     notes += [*file.told, *modules.told]
+    newest = cufile_keys.releases()[-1].gds
     if context.version is None:
-        newest = context.release
         notes.append(
             f"the node's GDS release is not known: keys are written up to {newest}, older libraries pass over the newer ones"
         )
+    elif cufile_keys.is_newer(context.version):
+        notes.append(f"GDS {context.version} is newer than any whose keys are known: they are written as for {newest}")
     notes += [f"advised, not needed for any route: {a.word} ({a.why})" for a in modules.arguments if not a.needed]
     for name in modules.unsure:
         notes.append(f"whether the module {name} is installed and carries nvidia-fs's hooks is not known")

@@ -75,6 +75,7 @@ def test_output_dir(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["--emit", "pods"], 2, "did you mean pod"),
         (["--emit", "cufile"], 2, "did you mean"),
         (["--mode", "fast"], 2, "not one of auto"),
+        (["--style", "short"], 2, "not one of explicit, minimal"),
         (["--force"], 2, "--output-dir"),
         (["--intent", "/no/such/file"], 4, "/no/such/file: no such file"),
         (["--intent", "/"], 4, "is a directory"),

@@ -10,6 +10,7 @@ import pytest
 from gdsctl import emit
 from gdsctl.assess.assessment import assess
 from gdsctl.model.node import Node
+from gdsctl.plan.cufile import Style
 from gdsctl.plan.desired import plan
 from gdsctl.plan.intent import Mode
 from tests.planned_nodes import changed, example, local, unknown, wanted
@@ -24,6 +25,8 @@ INTENTS = {
     "strict": "compat: forbid\nrouting: [GPU_MEM_NVLINKS, SYS_MEM]\ntuning: {max_io_threads: 16, io_batchsize: 64}",
     "low": "tuning: {max_direct_io_size_kb: 256, posix_pool_slab_size_kb: [4, 8], posix_pool_slab_count: [2, 2]}",
 }
+STYLES: tuple[Style, ...] = ("explicit", "minimal")
+AHEAD = {"block.nvme.use_pci_p2pdma", "block.nvmeof.use_pci_p2pdma", "block.raid.use_pci_p2pdma"}
 MODES: tuple[Mode, ...] = ("nvidia-fs", "p2pdma", "compat")
 
 
@@ -69,8 +72,26 @@ def test_every_planned_file_is_clean(libcufile: Libcufile, intent: str) -> None:
         assert not answer["complaints"], told
         assert not answer["changed"], told
         # Written for the library that comes next: releases before 1.16 pass over the switches of P2PDMA's targets.
-        ahead = {"block.nvme.use_pci_p2pdma", "block.nvmeof.use_pci_p2pdma", "block.raid.use_pci_p2pdma"}
-        assert not set(answer["unknown"]) - (ahead if minor < 16 else set()), told
+        assert not set(answer["unknown"]) - (AHEAD if minor < 16 else set()), told
+
+
+@pytest.mark.parametrize("intent", ["none", "low"])
+def test_both_styles_are_one_configuration(libcufile: Libcufile, intent: str) -> None:
+    """What the library reads back is the same, whether or not its own defaults are spelt out."""
+    release = ".".join(libcufile.version.split(".")[:2])
+    for name, node in nodes().items():
+        if name not in ("hgx", "raid", "local"):
+            continue
+        as_if = assess(changed(node, gds=msgspec.structs.replace(node.gds, version=f"{release}.0")))
+        asked, effective = {}, {}
+        for style in STYLES:
+            made = plan(as_if, wanted(INTENTS[intent]), style=style)
+            asked[style] = emit.EMITTERS["cufile.json"].emit(made).content
+            answer = libcufile.ask(asked[style], unknown=True)
+            assert answer["clean"] or set(answer["unknown"]) <= AHEAD, (name, style, answer["complaints"])
+            effective[style] = answer["effective"], answer.get("parameters")
+        assert len(asked["minimal"]) < len(asked["explicit"])
+        assert effective["minimal"] == effective["explicit"]
 
 
 def test_a_plan_for_an_unknown_release_opens_everywhere(libcufile: Libcufile) -> None:

@@ -119,6 +119,28 @@ def test_values_that_depend_on_the_release_are_written_out() -> None:
     assert properties["allow_compat_mode"] is True
 
 
+def test_minimal_leaves_to_the_library_what_it_takes_anyway() -> None:
+    """1.16 takes [4, 1024, 16384] and [128, 64, 64] KiB by itself, and 8 threads where NVIDIA ships 4."""
+    wish = wanted("mounts: [{target: /mnt/nvme}]\ncompat: forbid\ntuning: {posix_pool_slab_count: [8, 8, 8]}")
+    minimal = plan(assess(local(version="1.16.1")), wish, style="minimal")
+    properties = minimal.written.values["properties"]
+    assert properties["posix_pool_slab_size_kb"] == [4, 1024, 16384]
+    assert properties["posix_pool_slab_count"] == [8, 8, 8]
+    assert properties["allow_compat_mode"] is False
+    assert "use_pci_p2pdma" not in properties
+    assert minimal.written.values["execution"]["max_io_threads"] == 4
+    assert "parallel_io" not in minimal.written.values["execution"]
+    assert minimal.steps == plan(assess(local(version="1.16.1")), wish).steps
+    assert any("minimal style" in note for note in minimal.notes)
+    anywhere = plan(assess(local(version=None)), wish, style="minimal").written.values
+    assert anywhere["execution"]["parallel_io"] is True
+
+
+def test_a_release_newer_than_the_table_is_told() -> None:
+    assert any("newer than any" in note for note in made(local(version="1.21.0")).notes)
+    assert not any("newer than any" in note for note in made(local(version="1.20.3")).notes)
+
+
 def test_grace_needs_no_registry_keys() -> None:
     node = local(arch="aarch64", hook="stock", gpu="NVIDIA GH200 480GB")
     gpu = msgspec.structs.replace(node.gpus[0], c2c=True)
