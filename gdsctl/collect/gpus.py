@@ -82,6 +82,10 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...]) -> tuple[Gpu, ...]:
     if not isinstance(topo, Missing):
         _from_topo(rows, topo, joined=bool(facts))
     _from_counts(rows, switched=any(map(_is_nvswitch, pci)))
+    if not rows and any(gap.section == "pci" and gap.field == "devices" for gap in reader.gaps):
+        reader.gap(
+            "gpus", "", "absent", detail="neither a PCI function nor a tool of NVIDIA's", settle_with="nvidia-smi -L"
+        )
     why = nvml if isinstance(nvml, Missing) else Missing(status="absent", detail="NVML does not tell it")
     return tuple(
         _gpu(reader, index, row, functions.get(row.get("address") or ""), why) for index, row in sorted(rows.items())

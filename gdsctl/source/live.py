@@ -19,6 +19,7 @@ from gdsctl.source.commands import COMMANDS, ENVIRONMENT
 from gdsctl.source.tree import missing, read_file
 
 _LOCAL = ("/sys/", "/proc/", "/etc/", "/run/", "/dev/", "/boot/", "/usr/", "/lib/", "/var/")
+_SIGNS = {"/sys": "/sys/class", "/proc": "/proc/self"}  # what stands wherever these are mounted
 _PATIENCE_S = 5.0
 _OUTPUT_LIMIT = 32 * 1024 * 1024
 
@@ -35,6 +36,7 @@ class LiveSource:
             captured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             euid=os.geteuid(),
         )
+        self._unmounted = tuple(f"{folder}/" for folder, sign in _SIGNS.items() if not os.path.lexists(sign))
         self._outputs: dict[str, Output | Missing] = {}
         self._answers: dict[str, Any] = {}
 
@@ -43,19 +45,25 @@ class LiveSource:
         return self._info
 
     def read(self, path: str) -> bytes | Missing:
-        return _guarded(path, read_file)
+        return self._seen(path, _guarded(path, read_file))
 
     def names(self, path: str) -> tuple[str, ...] | Missing:
-        return _guarded(path, _listing)
+        return self._seen(path, _guarded(path, _listing))
 
     def real(self, path: str) -> str | Missing:
-        return _guarded(path, _canonical)
+        return self._seen(path, _guarded(path, _canonical))
 
     def exists(self, path: str) -> bool | Missing:
-        reading = _guarded(path, os.lstat)
+        reading = self._seen(path, _guarded(path, os.lstat))
         if isinstance(reading, Missing):
             return False if reading.status == "absent" else reading
         return True
+
+    def _seen(self, path: str, reading: T | Missing) -> T | Missing:
+        """Nothing is absent from a sysfs that is not mounted, as in some containers: it cannot be looked at."""
+        if isinstance(reading, Missing) and reading.status == "absent" and path.startswith(self._unmounted):
+            return Missing(status="not_captured", detail=f"{path[: path.index('/', 1)]} is not mounted")
+        return reading
 
     def run(self, name: str) -> Output | Missing:
         """Each command is run once; who asks again hears the same."""
