@@ -502,15 +502,17 @@ def _indented(line: str, *, dim: bool = False) -> RenderableType:
 
 
 def _unknowns(report: Report, *, verbose: bool) -> RenderableType | None:
-    """One line a kind of fact: the same of several things, which one command settles, is told together."""
+    """One line a kind of fact: the same of several things by number, or of several by name that one command settles."""
     if not report.unknowns:
         return None
     alike: dict[tuple[str, str, str | None], list[Unknown]] = {}
     for unknown in report.unknowns:
-        parts = unknown.pointer.split("/")  # the first one is empty
-        several = not verbose and len(parts) > 3
-        shape = "/".join([*parts[:2], *("*" for _ in parts[2:-1]), parts[-1]]) if several else unknown.pointer
-        alike.setdefault((shape, unknown.reason, unknown.settle_with), []).append(unknown)
+        section, _, rest = unknown.pointer.strip("/").partition("/")
+        *middle, last = rest.split("/")
+        numbered = any(part.isdigit() for part in middle)
+        kinds = ["*" if part.isdigit() or not numbered else part for part in middle]
+        shape = "/".join(["", section, *kinds, last]) if kinds and not verbose else unknown.pointer
+        alike.setdefault((shape, unknown.reason, None if numbered else unknown.settle_with), []).append(unknown)
     table = _table("fact", "why", "settle with")
     for (shape, reason, _), found in alike.items():
         name = found[0].pointer if len(found) == 1 else f"{shape} ({len(found)})"
