@@ -280,7 +280,10 @@ def _gains(now: Context, context: Context, outcome: _Outcome) -> bool:
 
 def _advice(outcome: _Outcome) -> DriverPlan:
     """Of what a mode without gain asks, only what a finding advises in any case."""
-    return DriverPlan(arguments=tuple(a for a in outcome.modules.arguments if not a.needed))
+    return DriverPlan(
+        arguments=tuple(a for a in outcome.modules.arguments if not a.needed),
+        redirecting=outcome.modules.redirecting,
+    )
 
 
 def _unmet(judged: tuple[Judged, ...]) -> tuple[Unmet, ...]:

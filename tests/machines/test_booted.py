@@ -14,6 +14,8 @@ import pytest
 
 from gdsctl.assess.assessment import assess
 from gdsctl.assess.pairs import pairs
+from gdsctl.plan.desired import plan
+from gdsctl.plan.intent import Intent, Mode, Wanted
 from tests.vm import oracles
 
 # Archive -> its states and the IOMMU mode it was booted with.
@@ -75,6 +77,22 @@ def test_clearing_acs_at_the_planned_ports_opens_the_way(unpacked):
     assert all(
         pair.acs_redirect_at in {("0000:22:02.0",), ("0000:82:02.0",)} for pair in local if pair.peer_kind == "nic"
     )
+
+
+def test_the_plan_names_the_ports_whatever_else_stands_against_a_direct_path(unpacked):
+    """This kernel has no P2PDMA and its nvme no hooks, so that the script is advice: the ports that it cleared then."""
+    before = oracles.node_of(unpacked / "acs-on" / "before")
+    modes: tuple[Mode, ...] = ("auto", "p2pdma", "nvidia-fs")
+    for mode in modes:
+        ports = plan(assess(before), Wanted(intent=Intent()), mode).driver
+        assert set(ports.redirecting) == {
+            "0000:22:00.0",
+            "0000:22:01.0",
+            "0000:22:03.0",
+            "0000:82:00.0",
+            "0000:82:03.0",
+        }
+        assert not ports.clear_acs
 
 
 def test_guests_iommu_groups_say_nothing_of_acs(unpacked):
