@@ -80,7 +80,7 @@ def test_clearing_acs_at_the_planned_ports_opens_the_way(unpacked):
 
 
 def test_the_plan_names_the_ports_whatever_else_stands_against_a_direct_path(unpacked):
-    """This kernel has no P2PDMA and its nvme no hooks, so that the script is advice: the ports that it cleared then."""
+    """The kernel has no P2PDMA and its nvme no hooks, so that the script is advice: the ports that it cleared then."""
     before = oracles.node_of(unpacked / "acs-on" / "before")
     modes: tuple[Mode, ...] = ("auto", "p2pdma", "nvidia-fs")
     for mode in modes:
