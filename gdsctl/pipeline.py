@@ -180,6 +180,34 @@ def verify(
     )
 
 
+def verify_containers(
+    source: Source,
+    files: Sequence[tuple[str, str]],
+    *,
+    demands: tuple[Demand, ...] = (),
+    strict: bool,
+    waivers: tuple[str, str] | None,
+) -> VerifyReport:
+    """The `verify` document of the containers that files describe, as they would be on this node. `files`: (text, path)."""
+    from gdsctl.container.inside import inside, joined, sources
+    from gdsctl.container.read import read
+    from gdsctl.plan import containers
+
+    found = joined(tuple(given for text, path in files for given in read(text, path)))
+    host = assess(collect(source))
+    boxes = tuple(
+        containers.Boxed(
+            name=given.name,
+            place=given.place,
+            assessment=assess(inside(host.node, given)),
+            sources=sources(host.node, given),
+            spec_only=given.kind == "cdi",
+        )
+        for given in found
+    )
+    return containers.verify_containers(host, boxes, tool=tool(), demands=demands, strict=strict, waivers=waivers)
+
+
 def diff(specs: Sequence[str]) -> DiffReport:
     """The `diff` document. One snapshot at a time in each of as many processes as there are CPUs for us."""
     from gdsctl.diff.compare import compare
@@ -248,10 +276,18 @@ def kind(source: Source, path: str) -> PathKind | None:
 
 
 def lint_text(path: str, text: str, version: str | None, machine: Source | None) -> LintReport:
-    """One file as the `lint` document. `machine`: where the paths in it are looked for, None: nowhere."""
-    from gdsctl.assess import cufile_lint
+    """One file, cufile.json or static routing, as the `lint` document.
+
+    `machine`: where the paths and devices in it are looked for, None: nowhere.
+    """
+    from gdsctl.assess import cufile_lint, static_routing
     from gdsctl.assess.lint_report import LintReport
 
+    if static_routing.is_one(text):
+        node = collect(machine) if machine is not None else None
+        return LintReport(
+            tool=tool(), gds_version=version, files=(path,), problems=static_routing.lint(path, text, node=node)
+        )
     look = functools.partial(kind, machine) if machine is not None else None
     layers = [(path, text)]
     return LintReport(

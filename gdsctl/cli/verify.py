@@ -9,7 +9,7 @@ import typer
 
 from gdsctl.cli.options import NoColor, Output, Snapshot, Verbose
 from gdsctl.cli.plan import IntentFile, wanted_from
-from gdsctl.errors import GdsctlError
+from gdsctl.errors import GdsctlError, UsageError
 
 if TYPE_CHECKING:  # imported where the command runs
     from gdsctl.plan.demand import Demand
@@ -65,6 +65,15 @@ def verify(  # noqa: PLR0917 -- options, named on the command line
             show_default=False,
         ),
     ] = None,
+    container: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            metavar="FILE",
+            help="Judge the containers that a file describes, as they would be on this node: docker inspect, OCI "
+            "config.json, CDI spec, compose file, pod or Deployment; - for standard input; may repeat.",
+            show_default=False,
+        ),
+    ] = None,
     snapshot: Snapshot = None,
     format: Annotated[  # noqa: A002 -- the option's name
         GateFormat, typer.Option("--format", "-f", help="How to print the document.")
@@ -97,6 +106,7 @@ def verify(  # noqa: PLR0917 -- options, named on the command line
             strict=strict,
             baseline=baseline,
             waivers=waivers,
+            container=container or [],
             snapshot=snapshot,
         )
         if not quiet or output is not None:
@@ -120,6 +130,7 @@ def _judge(
     strict: bool,
     baseline: str | None,
     waivers: str | None,
+    container: list[str],
     snapshot: str | None,
 ) -> VerifyReport:
     from gdsctl import pipeline
@@ -127,6 +138,15 @@ def _judge(
     from gdsctl.source.opening import open_source
 
     demands = _demands(require, profile)
+    accepted = (read_text(waivers), waivers) if waivers is not None else None
+    if container:
+        if intent is not None or baseline is not None:
+            other = "--intent" if intent is not None else "--baseline"
+            raise UsageError(f"--container and {other} do not go together: name paths in the container by --require")
+        files = [(read_text(path), "<stdin>" if path == "-" else path) for path in dict.fromkeys(container)]
+        return pipeline.verify_containers(
+            open_source(snapshot), files, demands=demands, strict=strict, waivers=accepted
+        )
     wanted = wanted_from(intent)
     return pipeline.verify(
         open_source(snapshot),
@@ -134,7 +154,7 @@ def _judge(
         demands=demands,
         strict=strict,
         baseline=open_source(baseline) if baseline is not None else None,
-        waivers=(read_text(waivers), waivers) if waivers is not None else None,
+        waivers=accepted,
     )
 
 

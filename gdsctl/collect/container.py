@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
+
 from gdsctl.collect.reader import Reader
 from gdsctl.model.software import Container
 from gdsctl.parse.platform_text import parse_memlock
@@ -33,6 +35,11 @@ _TRACES = (
 _ROOT = re.compile(
     r"^\d+ \d+ \S+ (?P<root>\S+) / (?P<options>\S+) .*?- (?P<fstype>\S+) (?P<source>\S+) ?(?P<super>\S*)"
 )
+_GPU_NODE = re.compile(r"nvidia\d+")
+_CAP_IPC_LOCK = 14  # linux/capability.h
+_LONGEST_STATUS = 1 << 16
+SETTLE_IO_URING = "python3 -c 'import ctypes; print(ctypes.CDLL(None, use_errno=True).syscall(425, 1, bytes(120)))'"
+"""io_uring_setup(2): a number of 0 or more is a ring, -1 a refusal."""
 _SETTLE = "systemd-detect-virt --container"
 
 
@@ -40,12 +47,25 @@ def collect(reader: Reader) -> Container:
     """What the process that reads sees of its container; kind None where neither yes nor no is certain."""
     kind, evidence = _kind(reader)
     host = reader.source.ask("host")
-    return Container(
+    seen = Container(
         kind=kind,
         has_udev_db=_stands(reader, "/run/udev/data", "has_udev_db"),
         has_cufile_json=_stands(reader, "/etc/cufile.json", "has_cufile_json"),
+        nvidia_fs_nodes=_nvidia_fs_nodes(reader),
         memlock_bytes=_memlock(reader, host),
         evidence=evidence,
+    )
+    if kind in (None, "none"):  # what follows is a container's; a node's own devices tell of containers on it
+        names = reader.source.names("/dev/infiniband")
+        return msgspec.structs.replace(seen, rdma_nodes=None if isinstance(names, Missing) else tuple(sorted(names)))
+    return msgspec.structs.replace(
+        seen,
+        has_gpu_nodes=_gpu_nodes(reader),
+        has_sysfs=_stands(reader, "/sys/bus/pci/devices", "has_sysfs"),
+        rdma_nodes=_rdma_nodes(reader),
+        ipc_lock=_ipc_lock(reader),
+        io_uring=_io_uring(reader),
+        toolkit_gds=_toolkit(host),
     )
 
 
@@ -101,6 +121,71 @@ def _stands(reader: Reader, path: str, field: str) -> bool | None:
         reader.gap("container", field, stands, detail=path, settle_with=f"ls -d {path}")
         return None
     return stands
+
+
+def _gpu_nodes(reader: Reader) -> bool | None:
+    names = reader.source.names("/dev")
+    if isinstance(names, Missing):
+        reader.gap("container", "has_gpu_nodes", names, settle_with="ls /dev/nvidia[0-9]*")
+        return None
+    return any(_GPU_NODE.fullmatch(name) for name in names)
+
+
+def _nvidia_fs_nodes(reader: Reader) -> int | None:
+    """Devcount of nvidia-fs, which is the host's in every container; None where it is not loaded."""
+    text = reader.value("/proc/driver/nvidia-fs/devcount")
+    return int(text) if text is not None and re.fullmatch(r"\d{1,4}", text, re.ASCII) else None
+
+
+def _rdma_nodes(reader: Reader) -> tuple[str, ...] | None:
+    names = reader.source.names("/dev/infiniband")
+    if not isinstance(names, Missing):
+        return tuple(sorted(names))
+    if names.status == "absent":
+        return ()
+    reader.gap("container", "rdma_nodes", names, settle_with="ls /dev/infiniband")
+    return None
+
+
+def _status(reader: Reader, name: str, field: str) -> str | None:
+    """A row of /proc/self/status, proc_pid_status(5)."""
+    text = reader.text("/proc/self/status")
+    if isinstance(text, Missing):
+        reader.gap("container", field, text, settle_with=f"grep {name}: /proc/self/status")
+        return None
+    rows = (line.partition(":") for line in text[:_LONGEST_STATUS].splitlines())
+    value = next((value.strip() for key, sign, value in rows if sign and key == name), None)
+    if value is None:
+        reader.gap("container", field, "unsupported", detail=f"no row {name} in /proc/self/status")
+    return value
+
+
+def _ipc_lock(reader: Reader) -> bool | None:
+    value = _status(reader, "CapEff", "ipc_lock")
+    if value is None:
+        return None
+    if re.fullmatch(r"[0-9a-fA-F]{1,32}", value):
+        return bool(int(value, 16) >> _CAP_IPC_LOCK & 1)
+    reader.gap("container", "ipc_lock", "error", detail="CapEff is no mask", settle_with="capsh --print")
+    return None
+
+
+def _io_uring(reader: Reader) -> bool | None:
+    """The sysctl forbids it to all where it is 2; without a seccomp filter (mode 0) nothing else does."""
+    if reader.value("/proc/sys/kernel/io_uring_disabled") == "2":
+        return False
+    mode = _status(reader, "Seccomp", "io_uring")
+    if mode == "0":
+        return True
+    if mode is not None:
+        words = "a seccomp filter is on: whether it lets io_uring_setup through does not show"
+        reader.gap("container", "io_uring", "unsupported", detail=words, settle_with=SETTLE_IO_URING)
+    return None
+
+
+def _toolkit(host: Any) -> bool | None:
+    environment = host.get("toolkit_environment") if isinstance(host, dict) else None
+    return environment.get("NVIDIA_GDS") == "enabled" if isinstance(environment, dict) else None
 
 
 def _memlock(reader: Reader, host: Any) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from gdsctl.model.cufile_run import CufileRun
 from gdsctl.record import Record
 
 
@@ -106,6 +107,7 @@ class CufileConfig(Record, frozen=True, kw_only=True):
 
     `texts`: path -> text, kept for lint; `env`: CUFILE_* of the environment gdsctl ran in.
     `paths`: what the files name and libcufile looks at -> does it stand there; None: not known, with a gap.
+    `static_routing`: text of the static routing file where one is switched on and could be read.
     """
 
     files: tuple[str, ...] | None = None
@@ -114,11 +116,13 @@ class CufileConfig(Record, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     texts: dict[str, str] = {}
     paths: dict[str, bool | None] = {}
+    static_routing: str | None = None
 
 
 class Gds(Record, frozen=True, kw_only=True):
     """`version`: of libcufile as the package counts (1.14.1); `libcufile`: its path; `gdscheck`: parsed report.
 
+    `last_run`: what the last cuFile process of this boot logged, None where no log is named or none was written.
     `gpfs_verbs_ports`: devices of Storage Scale's verbsPorts (`mlx5_0/1`), None where Storage Scale did not say.
     """
 
@@ -126,15 +130,28 @@ class Gds(Record, frozen=True, kw_only=True):
     libcufile: str | None = None
     gdscheck: dict[str, Any] | None = None
     cufile_config: CufileConfig = CufileConfig()
+    last_run: CufileRun | None = None
     udev_rule_md: bool | None = None
     gpfs_verbs_ports: tuple[str, ...] | None = None
 
 
 class Container(Record, frozen=True, kw_only=True):
-    """`kind`: docker | podman | kubernetes | lxc | none | unknown."""
+    """`kind`: docker | podman | kubernetes | lxc | none | unknown.
+
+    `has_gpu_nodes`: /dev/nvidiaN; `has_sysfs`: /sys with the PCI functions; `nvidia_fs_nodes`: how many /dev/nvidia-fsN the
+    driver made (on the host); `rdma_nodes`: names in /dev/infiniband; `ipc_lock`: CAP_IPC_LOCK, which lifts the limit on
+    locked memory; `io_uring`: may rings be set up; `toolkit_gds`: is NVIDIA's container toolkit asked for what GDS needs?
+    """
 
     kind: str | None = None
     has_udev_db: bool | None = None
     has_cufile_json: bool | None = None
+    has_gpu_nodes: bool | None = None
+    has_sysfs: bool | None = None
+    nvidia_fs_nodes: int | None = None
+    rdma_nodes: tuple[str, ...] | None = None
     memlock_bytes: int | None = None
+    ipc_lock: bool | None = None
+    io_uring: bool | None = None
+    toolkit_gds: bool | None = None
     evidence: tuple[str, ...] = ()

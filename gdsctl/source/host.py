@@ -18,8 +18,9 @@ def ask() -> dict[str, Any] | Missing:
     """Facts of the running machine; no_tool without psutil.
 
     {euid, hostname, machine, cpu_count, memory_bytes, partitions [{device, mountpoint, fstype, opts}], cufile_environment
-    {NAME: value} (CUFILE_* and CUDA_VISIBLE_DEVICES), memlock_bytes {soft, hard} (null: unlimited), cufile_processes
-    [{pid, name}]} (processes that have libcufile mapped, as far as they let us see and one second goes).
+    {NAME: value} (CUFILE_* and CUDA_VISIBLE_DEVICES), toolkit_environment (NVIDIA_GDS and NVIDIA_MOFED, where set),
+    memlock_bytes {soft, hard} (null: unlimited), cufile_processes [{pid, name}]} (processes that have libcufile mapped, as
+    far as they let us see and one second goes).
     """
     return within(_PATIENCE_S, "host", _asked)
 
@@ -47,6 +48,9 @@ def _asked() -> dict[str, Any] | Missing:
             name: value
             for name, value in sorted(os.environ.items())
             if name.startswith("CUFILE_") or name == "CUDA_VISIBLE_DEVICES"
+        },
+        "toolkit_environment": {
+            name: os.environ[name] for name in ("NVIDIA_GDS", "NVIDIA_MOFED") if name in os.environ
         },
         "memlock_bytes": {"soft": soft, "hard": hard},
         "cufile_processes": _cufile_processes(psutil),

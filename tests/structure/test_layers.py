@@ -22,12 +22,14 @@ ALLOWED: dict[str, set[str]] = {
     "collect": _FACTS | {"source", "parse"},
     "assess": _FACTS | {"parse"},
     "kvcache": _FACTS | {"parse"},
+    "container": _FACTS | {"parse", "kvcache"},
     "plan": _FACTS | {"parse", "assess"},
     "diff": _FACTS | {"assess"},
     "emit": _FACTS | {"assess", "plan"},
     "probe": _FACTS | {"source", "parse", "collect", "assess"},
     "render": _FACTS | {"source", "assess", "diff", "kvcache", "plan", "probe"},
-    "pipeline": _FACTS | {"source", "parse", "collect", "assess", "diff", "plan", "emit", "kvcache", "probe"},
+    "pipeline": _FACTS
+    | {"source", "parse", "collect", "assess", "diff", "plan", "emit", "kvcache", "container", "probe"},
 }
 EXCEPTIONS = {
     ("source/assemble.py", "parse"),  # a pasted text that its own parser refuses must not become a snapshot

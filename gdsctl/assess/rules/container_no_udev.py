@@ -32,7 +32,7 @@ def check(view: View) -> Iterator[Verdict]:
         yield Cannot(
             subject="/run/udev",
             fact="whether the container sees the host's udev database is not known",
-            settle_with="ls -d /run/udev/data",
+            settle_with=view.settle("container", "has_udev_db", "ls -d /run/udev/data"),
             scope=Scope(mounts=frozenset(mounts)),
             blocks=("nvidia-fs", "p2pdma", "c2c"),
         )
@@ -52,5 +52,6 @@ RULE = Rule(
     not_to_conclude="Do not write the database by hand. 5030 has other causes as well.",
     source="libcufile 1.14 and 1.20, observed: one file /run/udev/data/b<major>:<minor> decides",
     blocks=("nvidia-fs", "p2pdma", "c2c", "compat"),
+    after=("container.toolkit-skips-mounts",),
     check=check,
 )

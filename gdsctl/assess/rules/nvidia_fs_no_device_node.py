@@ -16,7 +16,7 @@ def check(view: View) -> Iterator[Verdict]:
             yield Cannot(
                 subject="nvidia_fs",
                 fact="whether the container was given /dev/nvidia-fs* is not known",
-                settle_with="ls /dev/nvidia-fs*",
+                settle_with=view.settle("nvidia_fs", "device_nodes", "ls /dev/nvidia-fs*"),
                 blocks=("nvidia-fs",),
             )
     elif not nvfs.device_nodes:

@@ -6,10 +6,12 @@ that say nothing where they do not know, since no route hangs on them or another
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from gdsctl.data.filesystems import BackingKind
+from gdsctl.model.cufile_run import CufileRun
 from gdsctl.model.devices import Backing, Block, Mount
 from gdsctl.model.node import Node
 from gdsctl.model.pci import Acs
@@ -87,7 +89,7 @@ def on(*mounts: str, gpus: tuple[str, ...] = (GPU0, GPU1)) -> Pairs:
 NOTHING_HANGS = "no route hangs on it"
 ALL = on(NVME, NFS)
 FS, P2P = healthy(), healthy(p2pdma=True)
-IN_DOCKER = but(FS, {"container.kind": "docker"})
+IN_DOCKER = but(FS, {"container.kind": "docker", "container.has_gpu_nodes": True, "container.has_sysfs": True})
 TESLA = {"name": "Tesla M60", "compute_capability": None}
 
 
@@ -185,6 +187,94 @@ silent(
     "nvidia-fs.no-device-node cannot tell, and holds the route open",
 )
 
+raised(
+    "container.no-nvidia-fs-device",
+    but(IN_DOCKER, {"container.nvidia_fs_nodes": 16}),
+    "/dev/nvidia-fs*",
+    severity="critical",
+)
+near_miss("container.no-nvidia-fs-device", but(IN_DOCKER, {"container.nvidia_fs_nodes": 1}), "max_devices=1")
+
+raised("container.no-gpu", but(IN_DOCKER, {"container.has_gpu_nodes": False}), "/dev/nvidia*", severity="error")
+near_miss("container.no-gpu", fs({"container.has_gpu_nodes": False}), "a host without the driver is another story")
+unsure("container.no-gpu", but(IN_DOCKER, {"container.has_gpu_nodes": None}), blocks=())
+
+raised("container.no-sysfs", but(IN_DOCKER, {"container.has_sysfs": False}), "/sys", severity="error")
+near_miss("container.no-sysfs", fs({"container.has_sysfs": False}), "a host has one")
+unsure("container.no-sysfs", but(IN_DOCKER, {"container.has_sysfs": None}), blocks=())
+
+OVERLAY = Mount(target="/", source="overlay", fstype="overlay", backing=Backing(kind="overlay"))
+raised("container.no-data-volume", but(IN_DOCKER, {"mounts": (OVERLAY,)}), "volumes", severity="error")
+raised(
+    "container.no-data-volume",
+    but(IN_DOCKER, {"mounts": (OVERLAY, Mount(target="/x", fstype="tmpfs", backing=Backing(kind="tmpfs")))}),
+    "volumes",
+)
+near_miss("container.no-data-volume", but(IN_DOCKER, {"mounts": (OVERLAY, *FS.mounts)}), "an overlay at / is normal")
+near_miss("container.no-data-volume", fs({"mounts": (OVERLAY,)}), "a node without disks")
+unsure(
+    "container.no-data-volume",
+    unread(but(IN_DOCKER, {"mounts": (OVERLAY,)}), "mounts", ""),
+    blocks=(),
+)
+
+RDMA_FROM_USER_SPACE = mounted(IN_DOCKER, Mount(target="/weka", fstype="wekafs", backing=Backing(kind="wekafs")))
+raised(
+    "container.no-rdma-device", but(RDMA_FROM_USER_SPACE, {"container.rdma_nodes": ()}), "/dev/infiniband", on("/weka")
+)
+raised(
+    "container.no-rdma-device",
+    but(RDMA_FROM_USER_SPACE, {"container.rdma_nodes": ("rdma_cm",)}),
+    "/dev/infiniband",
+    on("/weka"),
+)
+near_miss("container.no-rdma-device", but(IN_DOCKER, {"container.rdma_nodes": ()}), "the kernel does RDMA for NFS")
+near_miss("container.no-rdma-device", but(RDMA_FROM_USER_SPACE, {"container.rdma_nodes": ("rdma_cm", "uverbs0")}))
+unsure("container.no-rdma-device", but(RDMA_FROM_USER_SPACE, {"container.rdma_nodes": None}), on("/weka"))
+
+UNLIMITED = 2**63 - 1
+LIMITED = {"container.memlock_bytes": 8 << 20, "container.ipc_lock": False}
+raised("container.memlock-limited", but(RDMA_FROM_USER_SPACE, LIMITED), "memlock", on("/weka"), severity="warning")
+near_miss("container.memlock-limited", but(IN_DOCKER, LIMITED), "local NVMe does not hang on it")
+near_miss("container.memlock-limited", but(RDMA_FROM_USER_SPACE, LIMITED | {"container.memlock_bytes": UNLIMITED}))
+near_miss(
+    "container.memlock-limited", but(RDMA_FROM_USER_SPACE, LIMITED | {"container.ipc_lock": True}), "CAP_IPC_LOCK"
+)
+unsure("container.memlock-limited", but(RDMA_FROM_USER_SPACE, LIMITED | {"container.memlock_bytes": None}), on("/weka"))
+unsure("container.memlock-limited", but(RDMA_FROM_USER_SPACE, LIMITED | {"container.ipc_lock": None}), on("/weka"))
+
+raised("container.io-uring-refused", but(IN_DOCKER, {"container.io_uring": False}), "io_uring", severity="info")
+near_miss("container.io-uring-refused", but(IN_DOCKER, {"container.io_uring": True}))
+silent("container.io-uring-refused", but(IN_DOCKER, {"container.io_uring": None}), NOTHING_HANGS)
+
+SKIPPED = but(
+    P2P,
+    {
+        "container.kind": "docker",
+        "container.toolkit_gds": True,
+        "container.nvidia_fs_nodes": 0,
+        "container.has_udev_db": False,
+        "container.has_cufile_json": False,
+    },
+)
+raised("container.toolkit-skips-mounts", SKIPPED, "NVIDIA_GDS", severity="error")
+near_miss("container.toolkit-skips-mounts", but(SKIPPED, {"container.nvidia_fs_nodes": 16}), "a node with nvidia-fs")
+near_miss(
+    "container.toolkit-skips-mounts",
+    but(SKIPPED, {"container.has_udev_db": True, "container.has_cufile_json": True}),
+    "both are mounted otherwise",
+)
+near_miss("container.toolkit-skips-mounts", but(SKIPPED, {"container.toolkit_gds": False}), "nobody asked it")
+silent(
+    "container.toolkit-skips-mounts",
+    but(SKIPPED, {"container.nvidia_fs_nodes": None}),
+    "container.no-udev and container.no-cufile-json tell what is missing; this one only says why",
+)
+unsure(
+    "container.no-cufile-json",
+    but(IN_DOCKER, {"container.has_cufile_json": None, "gds.cufile_config.files": None}),
+)
+
 raised("container.no-udev", but(IN_DOCKER, {"container.has_udev_db": False}), "/run/udev", on(NVME))
 raised("container.no-udev", fs({"container.has_udev_db": False}), "/run/udev", on(NVME))
 near_miss(
@@ -264,6 +354,26 @@ configured(
     {"fs": {"nfs": {"mount_table": TABLE}}, "properties": {"rdma_dev_addr_list": ["10.0.0.1"]}},
     "/fs/nfs/mount_table",
 )
+ROUTED = cufile(FS, {"miscellaneous": {"enable_static_routing": True, "static_routing_filepath": "/etc/topology.json"}})
+DEVICES = {
+    address: {"bdf": address, "type": kind, "socket": 0, "numa_node": 0, "pcie_group": 0}
+    for address, kind in ((GPU0, "GPU"), (GPU1, "GPU"), (NIC, "NET"))
+}
+for gpu in (GPU0, GPU1):
+    DEVICES[gpu]["preferences"] = [{"order": 1, "devices": [NIC]}]
+UNFILLED = {**DEVICES, NIC: {**DEVICES[NIC], "socket": -1}}
+STATIC = "gds.cufile_config.static_routing"
+raised("cufile.static-routing", but(ROUTED, {STATIC: json.dumps(UNFILLED)}), f"/{NIC}/socket", severity="error")
+raised(
+    "cufile.static-routing",
+    but(ROUTED, {STATIC: json.dumps({**DEVICES, "x": 1})}),
+    "/x",
+    severity="critical",
+    blocks=("nvidia-fs", "p2pdma", "c2c", "rdma", "compat"),
+)
+near_miss("cufile.static-routing", but(ROUTED, {STATIC: json.dumps(DEVICES)}))
+near_miss("cufile.static-routing", but(FS, {STATIC: json.dumps(UNFILLED)}), "the file is not switched on")
+silent("cufile.static-routing", ROUTED, "a file that was not read has no faults to name")
 configured("cufile.log-name", {"logging": {"dir": "/"}}, {"logging": {"level": "INFO"}}, "/logging/dir")
 configured(
     "cufile.missing-path",
@@ -301,6 +411,19 @@ configured(
     {"fs": {"nfs": {"rdma_dev_addr_list": ["10.0.0.1"]}}},
     "/fs/block/nvme/use_pci_p2pdma",
 )
+
+
+def told(*meanings: str) -> dict[str, object]:
+    counts = dict.fromkeys(meanings, 1)
+    run = CufileRun(
+        pid=4711, first="2026-12-02T09:05:11.007", last="2026-12-02T09:05:12.000", lines=2, levels={}, meanings=counts
+    )
+    return {"gds.last_run": run}
+
+
+raised("cufile.log-tells", fs(told("nvme-not-registered", "compat-mode")), "cufile.log", severity="info")
+near_miss("cufile.log-tells", fs(told("p2pdma-mode")), "it went direct")
+silent("cufile.log-tells", FS, NOTHING_HANGS)
 
 # --- driver -----------------------------------------------------------------------------------------------------------
 
