@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gdsctl.assess import static_routing
 from gdsctl.assess.cufile_merge import ENVIRONMENT, Layer, Problem, acting, add, converted, get, read
 from gdsctl.data import cufile_keys
 from gdsctl.data.cufile_keys import Key
@@ -103,6 +104,7 @@ def _problems(
     if len(whole) == len(parsed):
         yield from _in_the_end(whole, values, release, env, node)
         yield from _static_files(whole, values, kind_of)
+        yield from _static_routing(values, node)
     yield from _environment(env, release, node, [layer.path for layer in parsed], kind_of)
 
 
@@ -582,6 +584,13 @@ def _static_files(
             + "; libcufile looks at the machine instead",
             remedy=f"Write it on this node: gdscheck -e {mode} -o FILE, and name it in miscellaneous.static_{name}_filepath.",
         )
+
+
+def _static_routing(values: Mapping[str, Any], node: Node | None) -> Iterator[Problem]:
+    path = static_routing.asked_for(values)
+    text = node.gds.cufile_config.static_routing if node else None
+    if path is not None and text is not None:
+        yield from static_routing.lint(path, text, node=node)
 
 
 def _named_twice(layers: Sequence[Layer], values: Mapping[str, Any], node: Node | None) -> Iterator[Problem]:

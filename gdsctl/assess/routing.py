@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+from gdsctl.assess import static_routing
 from gdsctl.assess.view import Storage, View, gpu_key
 from gdsctl.data.limits import numbers
 from gdsctl.model.devices import Gpu, Nic
@@ -32,21 +33,37 @@ def near(view: View, gpu: Gpu, nic: Nic) -> bool | None:
 def nearest_first(view: View, gpu: Gpu, storage: Storage) -> tuple[str, ...]:
     """Addresses of the mount's peers, NICs among which libcufile has a choice in the order in which it would take them.
 
-    nvidia-fs's table counts where it is loaded, else what libcufile works out itself. Peers of unknown rank come last.
+    A static routing file counts first, then nvidia-fs's table where it is loaded, else what libcufile works out itself.
+    Peers of unknown rank come last.
     """
     peers = view.peers(storage.mount)
     if not is_routed(storage) or gpu.address is None:
         return peers
+    static = _static(view)
+    groups = library_order(view, gpu.address, peers) if static is None else static.get(gpu.address, ())
+    return tuple(dict.fromkeys((*(peer for group in groups for peer in group if peer in peers), *peers)))
+
+
+def library_order(view: View, gpu: str, peers: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Peers of a GPU as libcufile ranks them without a static routing file, nearest first, equals together."""
     rows = view.node.nvidia_fs.peer_distance
-    if rows:
-        mine = [row for row in rows if row.get("gpu") == gpu.address and row.get("peerrank") is not None]
-        ranks = {row["peer"]: row["peerrank"] for row in mine}
-        known = sorted((peer for peer in peers if peer in ranks), key=lambda peer: ranks[peer])
-    else:
+    if not rows:
         sockets = {node.id: node.socket for node in view.node.numa.nodes}
         release = {"release": numbers(view.version)[:2]} if view.version else {}
-        known = [p for group in view.topology.libcufile_order(gpu.address, peers, sockets, **release) for p in group]
-    return tuple(dict.fromkeys((*known, *peers)))
+        return view.topology.libcufile_order(gpu, peers, sockets, **release)
+    ranks = {row["peer"]: row["peerrank"] for row in rows if row.get("gpu") == gpu and row.get("peerrank") is not None}
+    found: dict[int, list[str]] = {}
+    for peer in peers:
+        if peer in ranks:
+            found.setdefault(ranks[peer], []).append(peer)
+    return tuple(tuple(found[rank]) for rank in sorted(found))
+
+
+def _static(view: View) -> dict[str, tuple[tuple[str, ...], ...]] | None:
+    """GPU -> peers of a static routing file that is in force; None: none is, or what it holds is not known."""
+    text = view.node.gds.cufile_config.static_routing
+    switched_on = view.config.merged is not None and static_routing.asked_for(view.config.merged) is not None
+    return static_routing.preferences(text) if switched_on and text is not None else None
 
 
 def staging_gpus(view: View, gpu: Gpu, nics: tuple[Nic, ...]) -> tuple[Gpu, ...]:

@@ -28,6 +28,14 @@ def standing(reader: Reader, texts: Iterable[str]) -> dict[str, bool | None]:
     return found
 
 
+def static_routing(text: str) -> tuple[bool | None, str | None]:
+    """Does one cufile.json switch a static routing file on, and which does it name? None where it says nothing."""
+    root = cufile_json.parse(text).value
+    on, path = (_at(root, "miscellaneous", f) for f in ("enable_static_routing", "static_routing_filepath"))
+    named = path if isinstance(path, str) and path.startswith("/") and "\0" not in path else None
+    return (on if isinstance(on, bool) else None), named
+
+
 def _named(text: str) -> Iterator[str]:
     """Absolute paths under the keys that libcufile follows, whatever the release."""
     root = cufile_json.parse(text).value

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gdsctl.collect import cufile_log, cufile_paths
 from gdsctl.collect.cufile_paths import standing
 from gdsctl.collect.reader import Reader
+from gdsctl.model.shell import quoted
 from gdsctl.model.software import CufileConfig, Gds
 from gdsctl.parse import late
 from gdsctl.source.base import Missing
@@ -141,12 +144,32 @@ def _config(reader: Reader, report: Gdscheck | Missing) -> CufileConfig:
             whole = False
             reader.gap("gds", "cufile_config/files", text, detail=path, settle_with=f"cat {path}")
     return CufileConfig(
-        files=tuple(files) if whole else None, env=env or {}, texts=texts, paths=standing(reader, texts.values())
+        files=tuple(files) if whole else None,
+        env=env or {},
+        texts=texts,
+        paths=standing(reader, texts.values()),
+        static_routing=_static_routing(reader, texts.values()),
     )
 
 
 def _environment(reader: Reader, report: Gdscheck | Missing) -> dict[str, str] | None:
     """CUFILE_* where gdsctl ran, or failing that where gdscheck did."""
+def _static_routing(reader: Reader, texts: Iterable[str]) -> str | None:
+    """Of the files, the later one counts."""
+    on, path = None, None
+    for text in texts:
+        on_here, path_here = cufile_paths.static_routing(text)
+        on, path = (on if on_here is None else on_here), (path_here or path)
+    if on is not True or path is None:
+        return None
+    found = reader.text(path)
+    if not isinstance(found, Missing):
+        return found
+    if found.status != "absent":
+        reader.gap("gds", "cufile_config/static_routing", found, detail=path, settle_with=f"cat {quoted(path)}")
+    return None
+
+
     host = reader.source.ask("host")
     told: Any = host.get("cufile_environment") if isinstance(host, dict) else None
     if isinstance(told, dict):

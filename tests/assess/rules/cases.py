@@ -354,25 +354,28 @@ configured(
     {"fs": {"nfs": {"mount_table": TABLE}}, "properties": {"rdma_dev_addr_list": ["10.0.0.1"]}},
     "/fs/nfs/mount_table",
 )
-ROUTED = cufile(FS, {"miscellaneous": {"enable_static_routing": True, "static_routing_filepath": "/etc/topology.json"}})
-DEVICES = {
+ROUTED = cufile(
+    fs({"gds.version": "1.20.0"}),
+    {"miscellaneous": {"enable_static_routing": True, "static_routing_filepath": "/etc/topology.json"}},
+)
+DEVICES: dict[str, dict[str, Any]] = {
     address: {"bdf": address, "type": kind, "socket": 0, "numa_node": 0, "pcie_group": 0}
     for address, kind in ((GPU0, "GPU"), (GPU1, "GPU"), (NIC, "NET"))
 }
 for gpu in (GPU0, GPU1):
     DEVICES[gpu]["preferences"] = [{"order": 1, "devices": [NIC]}]
 UNFILLED = {**DEVICES, NIC: {**DEVICES[NIC], "socket": -1}}
-STATIC = "gds.cufile_config.static_routing"
-raised("cufile.static-routing", but(ROUTED, {STATIC: json.dumps(UNFILLED)}), f"/{NIC}/socket", severity="error")
+ROUTING_FILE = "gds.cufile_config.static_routing"
+raised("cufile.static-routing", but(ROUTED, {ROUTING_FILE: json.dumps(UNFILLED)}), f"/{NIC}/socket", severity="error")
 raised(
     "cufile.static-routing",
-    but(ROUTED, {STATIC: json.dumps({**DEVICES, "x": 1})}),
+    but(ROUTED, {ROUTING_FILE: json.dumps({**DEVICES, "x": 1})}),
     "/x",
     severity="critical",
     blocks=("nvidia-fs", "p2pdma", "c2c", "rdma", "compat"),
 )
-near_miss("cufile.static-routing", but(ROUTED, {STATIC: json.dumps(DEVICES)}))
-near_miss("cufile.static-routing", but(FS, {STATIC: json.dumps(UNFILLED)}), "the file is not switched on")
+near_miss("cufile.static-routing", but(ROUTED, {ROUTING_FILE: json.dumps(DEVICES)}))
+near_miss("cufile.static-routing", but(FS, {ROUTING_FILE: json.dumps(UNFILLED)}), "the file is not switched on")
 silent("cufile.static-routing", ROUTED, "a file that was not read has no faults to name")
 configured("cufile.log-name", {"logging": {"dir": "/"}}, {"logging": {"level": "INFO"}}, "/logging/dir")
 configured(
