@@ -63,11 +63,13 @@ def collect(reader: Reader) -> Gds:
         reader.gap("gds", "version", "absent", detail="no libcufile found", settle_with="gdscheck -v")
     if isinstance(report, Missing):
         reader.gap("gds", "gdscheck", report, settle_with="/usr/local/cuda/gds/tools/gdscheck -p")
+    config = _config(reader, report)
     return Gds(
         version=version,
         libcufile=path,
         gdscheck=None if isinstance(report, Missing) else msgspec.to_builtins(report),
-        cufile_config=_config(reader, report),
+        cufile_config=config,
+        last_run=cufile_log.collect(reader, config),
         udev_rule_md=_udev_rule_md(reader),
         gpfs_verbs_ports=_verbs_ports(reader),
     )
@@ -152,8 +154,6 @@ def _config(reader: Reader, report: Gdscheck | Missing) -> CufileConfig:
     )
 
 
-def _environment(reader: Reader, report: Gdscheck | Missing) -> dict[str, str] | None:
-    """CUFILE_* where gdsctl ran, or failing that where gdscheck did."""
 def _static_routing(reader: Reader, texts: Iterable[str]) -> str | None:
     """Of the files, the later one counts."""
     on, path = None, None
@@ -170,6 +170,8 @@ def _static_routing(reader: Reader, texts: Iterable[str]) -> str | None:
     return None
 
 
+def _environment(reader: Reader, report: Gdscheck | Missing) -> dict[str, str] | None:
+    """CUFILE_* where gdsctl ran, or failing that where gdscheck did."""
     host = reader.source.ask("host")
     told: Any = host.get("cufile_environment") if isinstance(host, dict) else None
     if isinstance(told, dict):

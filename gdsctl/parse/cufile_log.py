@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from gdsctl.data.tables import load
 from gdsctl.errors import InputError
+from gdsctl.model.cufile_run import CufileRun
 from gdsctl.parse import pasted
 from gdsctl.record import Record, Warned
 
@@ -39,21 +40,6 @@ class LogEntry(Record, frozen=True, kw_only=True):
     meaning: str | None = None
 
 
-class LogRun(Record, frozen=True, kw_only=True):
-    """What one process wrote. `first`, `last`: times as in LogEntry; `levels`, `meanings`: counts.
-
-    `findings`: ids that `gdsctl explain` knows, of what the meanings may come from.
-    """
-
-    pid: int
-    first: str
-    last: str
-    lines: int
-    levels: dict[str, int]
-    meanings: dict[str, int]
-    findings: tuple[str, ...] = ()
-
-
 class CufileLog(Record, frozen=True, kw_only=True):
     """`lines`: lines that hold something. `entries`: the last 1000; `omitted`: how many came before them.
 
@@ -68,7 +54,7 @@ class CufileLog(Record, frozen=True, kw_only=True):
     omitted: int = 0
     levels: dict[str, int] = {}
     meanings: dict[str, int] = {}
-    runs: tuple[LogRun, ...] = ()
+    runs: tuple[CufileRun, ...] = ()
     stale: int = 0
     truncated: bool = False
     warnings: tuple[Warned, ...] = ()
@@ -114,9 +100,9 @@ class _Run:
         self.levels: Counter[str] = Counter()
         self.meanings: Counter[str] = Counter()
 
-    def record(self) -> LogRun:
+    def record(self) -> CufileRun:
         rows = {row.meaning: row.findings for row in messages()}
-        return LogRun(
+        return CufileRun(
             pid=self.pid,
             first=self.first,
             last=self.last,
