@@ -6,8 +6,8 @@ import io
 import os
 import signal
 import sys
-from typing import TextIO
 
+from gdsctl.cli.messages import say, swallow
 from gdsctl.errors import GdsctlError
 
 
@@ -35,23 +35,23 @@ def run(argv: list[str]) -> int:
             code = invoke(argv)
         sys.stdout.flush()
     except GdsctlError as error:
-        _say(str(error))
+        say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        _say("interrupted")
+        say("interrupted")
         return 130
     except BrokenPipeError:
-        _swallow(sys.stdout)
+        swallow(sys.stdout)
         return 0
     except OSError as error:
-        _swallow(sys.stdout)
-        _say(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
+        swallow(sys.stdout)
+        say(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
         return 5
     except Exception as fault:  # noqa: BLE001 -- the last line of defence: no user sees a traceback
         if (
             isinstance(fault, MemoryError) or str(fault) == "can't start new thread"
         ):  # a RuntimeError is all Python says
-            _say(f"the system gives no more: {str(fault) or 'out of memory'}")
+            say(f"the system gives no more: {str(fault) or 'out of memory'}")
             return 5
         return _fault(fault)
     return code
@@ -61,16 +61,6 @@ def _print_version() -> None:
     from gdsctl import __version__
 
     sys.stdout.write(f"gdsctl {__version__}\n")
-
-
-def _say(message: str) -> None:
-    from gdsctl.render.safe_text import safe
-
-    try:
-        sys.stderr.write(f"gdsctl: {safe(message)}\n")
-        sys.stderr.flush()
-    except OSError:  # standard error takes nothing: the exit code still tells
-        _swallow(sys.stderr)
 
 
 def _prepare_streams() -> None:
@@ -90,11 +80,6 @@ def _prepare_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _swallow(stream: TextIO) -> None:
-    """A stream takes no more (`| head`, a full disk): keep the interpreter from complaining when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
 def _fault(fault: Exception) -> int:
     import tempfile
     import traceback
@@ -107,5 +92,5 @@ def _fault(fault: Exception) -> int:
         where = f"the traceback is in {path}"
     except OSError:
         where = f"the traceback could not be saved; it ends with {traceback.format_exception_only(fault)[-1].strip()}"
-    _say(f"a fault in gdsctl, please report it: {type(fault).__name__}; {where}")
+    say(f"a fault in gdsctl, please report it: {type(fault).__name__}; {where}")
     return 70

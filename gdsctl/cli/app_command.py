@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Optional
 
 import typer
 
+from gdsctl.cli.messages import say
 from gdsctl.cli.options import Format, Formatted, NoColor, Output, Snapshot, Verbose
 from gdsctl.errors import InputError, UsageError
 
@@ -72,13 +72,11 @@ def app(  # noqa: PLR0917 -- options, named on the command line
     else:
         documents.deliver(documents.ENCODERS[format.value](report), output)
     if report.verdict == "unknown":
-        from gdsctl.render.safe_text import safe
-
         for stack in report.stacks:
             for edge in stack.edges:
                 reasons = [route.because for route in edge.routes or () if route.route == "unknown"]
                 if edge.gds_helps == "unknown":
                     reasons.append(edge.because)
                 for reason in reasons:
-                    sys.stderr.write(f"gdsctl: unknown: {safe(f'{stack.source}: {reason}')}\n")
+                    say(f"unknown: {stack.source}: {reason}")
     return {"pass": 0, "fail": 1, "unknown": 3}[report.verdict]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from gdsctl.cli.messages import say
 from gdsctl.cli.options import NoColor, Output, Snapshot
 from gdsctl.errors import RefusedError, UndecidedError, UsageError
 
@@ -118,13 +119,12 @@ def _fix(file: str, text: str, version: str | None, machine: Source | None) -> C
     from gdsctl.assess.cufile_fix import fix
     from gdsctl.assess.lint_report import Corrected
     from gdsctl.render.documents import write_atomically
-    from gdsctl.render.safe_text import safe
 
     beside = f"{file.removesuffix('.json')}.fixed.json"
     look = functools.partial(pipeline.kind, machine) if machine is not None else None
     fixed = fix(beside, text, version=version, kind_of=look)
     if fixed is None:
-        sys.stderr.write("gdsctl: nothing here that is safe to correct\n")
+        say("nothing here that is safe to correct")
         return None
     if os.path.lexists(beside) and not _holds(beside, fixed.text):
         raise UsageError(f"{beside} is there already, with other contents: take it away first")
@@ -132,7 +132,8 @@ def _fix(file: str, text: str, version: str | None, machine: Source | None) -> C
     left = f"; still to do by hand: {len(fixed.left)}" if fixed.left else ""
     told = [*fixed.changes, f"wrote {beside}{left}"]
     told += [f"left: {problem.id}: {problem.message}" for problem in fixed.left]
-    sys.stderr.writelines(f"gdsctl: {safe(line)}\n" for line in told)
+    for line in told:
+        say(line)
     return Corrected(path=beside, changes=fixed.changes, left=fixed.left)
 
 

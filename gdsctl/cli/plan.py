@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from gdsctl.cli.messages import say
 from gdsctl.cli.options import Format, Formatted, NoColor, Output, Snapshot, Verbose
 from gdsctl.errors import RefusedError, UsageError
 
@@ -46,7 +46,7 @@ def plan(  # noqa: PLR0917 -- options, named on the command line
         Optional[list[str]],
         typer.Option(
             metavar="KIND",
-            help="Print this artifact, and only it: cufile.json, modprobe, kernel-cmdline, acs, mount, fstab, systemd-mount, "
+            help="Print this artifact, and only it: cufile.json, static-routing, modprobe, kernel-cmdline, acs, mount, fstab, systemd-mount, "
             "nfsmount.conf, storageclass, pod, gpu-operator-values, lmcache, steps. Several, or all: with --output-dir.",
             show_default=False,
         ),
@@ -123,12 +123,10 @@ def wanted_from(path: str | None) -> Wanted:
 
 def _code(report: PlanReport) -> int:
     """The unmet are told on stderr too: an artifact alone on stdout would hide them."""
-    from gdsctl.render.safe_text import safe
-
     for unmet in report.unmet:
         which = f" ({len(unmet.gpus)} GPUs)" if len(unmet.gpus) > 1 else f" (GPU {unmet.gpus[0]})" if unmet.gpus else ""
         settle = f"; settle with: {unmet.settle_with}" if unmet.settle_with else ""
-        sys.stderr.write(f"gdsctl: {safe(f'{unmet.requirement}{which}: {unmet.because}{settle}')}\n")
+        say(f"{unmet.requirement}{which}: {unmet.because}{settle}")
     statuses = {unmet.status for unmet in report.unmet}
     return 1 if "fail" in statuses else 3 if "unknown" in statuses else 0
 
@@ -136,7 +134,6 @@ def _code(report: PlanReport) -> int:
 def _write(folder: str, contents: dict[str, str], *, force: bool) -> None:
     """All of them or, where one would overwrite a file that differs, none."""
     from gdsctl.render.documents import write_atomically
-    from gdsctl.render.safe_text import safe
 
     try:
         os.makedirs(folder, exist_ok=True)
@@ -148,7 +145,7 @@ def _write(folder: str, contents: dict[str, str], *, force: bool) -> None:
         raise UsageError(f"{folder} holds other contents in {names}; --force overwrites")
     for name, text in contents.items():
         write_atomically(os.path.join(folder, name), text.encode())
-    sys.stderr.write(f"gdsctl: wrote {', '.join(contents)} into {safe(folder)}\n")
+    say(f"wrote {', '.join(contents)} into {folder}")
 
 
 def _differs(path: str, text: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from gdsctl.cli.messages import say
 from gdsctl.cli.options import Format, Formatted, NoColor, Output, Verbose
 
 if TYPE_CHECKING:
@@ -148,17 +149,15 @@ def _gpus(text: str) -> tuple[int, ...] | None:
 def _code(report: ProbeReport, wanted: str | None) -> int:
     """1 for other bytes than were written or another path than required, 3 where the path is not known."""
     if report.verify is not None and not report.verify.ok:
-        sys.stderr.write(
-            f"gdsctl: data mismatch: offset {report.verify.first_bad_offset} is {report.verify.kind}: {report.verify.found}\n"
-        )
+        say(f"data mismatch: offset {report.verify.first_bad_offset} is {report.verify.kind}: {report.verify.found}")
         return 1
     taken = report.path_taken
     if wanted is None or taken.verdict == wanted:
         return 0
     if taken.verdict == "unknown":
-        sys.stderr.write(f"gdsctl: the path is not known: {taken.because}; settle with: {_settle(wanted)}\n")
+        say(f"the path is not known: {taken.because}; settle with: {_settle(wanted)}")
         return 3
-    sys.stderr.write(f"gdsctl: the path was {taken.verdict}, not {wanted}: {taken.because}\n")
+    say(f"the path was {taken.verdict}, not {wanted}: {taken.because}")
     return 1
 
 

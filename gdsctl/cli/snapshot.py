@@ -7,6 +7,7 @@ import typer
 import typer.core
 
 from gdsctl.cli.command import Command
+from gdsctl.cli.messages import say
 from gdsctl.cli.options import Snapshot
 from gdsctl.errors import UsageError
 
@@ -115,9 +116,8 @@ def assemble(  # noqa: PLR0917 -- typer needs one parameter an option
 
 
 def _tell(out: str) -> None:
-    from gdsctl.render.safe_text import safe
 
-    sys.stderr.write(f"gdsctl: wrote {safe(out)}; look at it with: gdsctl inspect --snapshot {safe(out)}\n")
+    say(f"wrote {out}; look at it with: gdsctl inspect --snapshot {out}")
 
 
 def _pair(text: str, form: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from gdsctl.cli.messages import say
 from gdsctl.cli.options import NoColor, Output, Snapshot, Verbose
 from gdsctl.cli.plan import IntentFile, wanted_from
 from gdsctl.errors import GdsctlError, UsageError
@@ -186,10 +187,8 @@ def _deliver(report: VerifyReport, format_: GateFormat, output: str | None, *, n
 
 
 def _tell_unknown(report: VerifyReport) -> None:
-    from gdsctl.render.safe_text import safe
-
     for requirement in report.requirements:
         if requirement.status == "unknown":
             settle = f"; settle with: {requirement.settle_with}" if requirement.settle_with else ""
             said = f"{requirement.id} {requirement.subject}: {requirement.evidence}{settle}"
-            sys.stderr.write(f"gdsctl: unknown: {safe(said)}\n")
+            say(f"unknown: {said}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdsctl.collect.platform import kernel_release, version_numbers
+from gdsctl.collect.platform import kernel_release
 from gdsctl.collect.reader import Reader
+from gdsctl.data.limits import numbers
 from gdsctl.data.nvfs_hooks import NvfsHookFacts, hooks
 from gdsctl.errors import InputError
 from gdsctl.model.software import Module, NvfsHook, NvidiaFs
@@ -139,7 +140,7 @@ def _wants_v2(modules: dict[str, Module], nvidia_fs: NvidiaFs, has_iterator: boo
     if has_iterator is False:
         return False
     module = modules.get("nvidia_fs")
-    version = version_numbers(nvidia_fs.version or (module.version if module else None) or "")
+    version = numbers(nvidia_fs.version or (module.version if module else None) or "")
     if not version:
         return None
     if len(version) < 3 and version == _V2_SINCE[: len(version)]:
@@ -149,7 +150,7 @@ def _wants_v2(modules: dict[str, Module], nvidia_fs: NvidiaFs, has_iterator: boo
 
 def _has_iterator(reader: Reader, text: str | Missing) -> bool | None:
     """Has the block layer the DMA map iterator? kallsyms tells it exactly, a kernel's version only one way."""
-    if version_numbers(kernel_release(reader) or "") >= _ITERATOR_SINCE:
+    if numbers(kernel_release(reader) or "") >= _ITERATOR_SINCE:
         return True
     if isinstance(text, Missing):
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gdsctl.collect.reader import Reader, record_of
+from gdsctl.data.limits import numbers
 from gdsctl.errors import InputError
 from gdsctl.model.software import Platform
 from gdsctl.parse import kallsyms, kernel_log, late
@@ -33,7 +34,6 @@ OPTIONS = (
 """Options of the kernel that decide whether bytes can go direct; one not set counts as `n`."""
 
 _RELEASE = re.compile(r"Linux version (\S+)")
-_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _DMI = "/sys/class/dmi/id"
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
@@ -75,12 +75,6 @@ def kernel_release(reader: Reader) -> str | None:
     return release if release and "/" not in release else None
 
 
-def version_numbers(text: str) -> tuple[int, ...]:
-    """The dotted numbers a version begins with: `6.8.0-60-generic` -> (6, 8, 0); empty where it begins otherwise."""
-    match = _NUMBERS.match(text[:64])
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
-
-
 def collect(reader: Reader) -> Platform:
     """Facts about the platform; each one that could not be had is a gap of the section `platform`."""
     host = reader.source.ask("host")
@@ -88,8 +82,8 @@ def collect(reader: Reader) -> Platform:
     release = kernel_release(reader)
     if release is None:
         _gap(reader, "kernel", reader.text("/proc/sys/kernel/osrelease"), "uname -r")
-    numbers = version_numbers(release or "")
-    version = (numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else 0) if len(numbers) > 1 else None
+    parts = numbers(release or "")
+    version = (parts[0], parts[1], parts[2] if len(parts) > 2 else 0) if len(parts) > 1 else None
     if version is None:
         _gap(reader, "kernel_version", Missing(status="absent", detail="the kernel's release is not known"), "uname -r")
     cmdline = reader.text("/proc/cmdline")

@@ -8,6 +8,8 @@ import re
 from gdsctl.data.tables import load
 from gdsctl.record import Record
 
+_VERSION = re.compile(r"\s*v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,7})(?!\.?[0-9])")
+
 
 class Limit(Record, frozen=True, kw_only=True):
     value: str
@@ -25,8 +27,11 @@ def limit(name: str) -> Limit:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The leading dotted number of a version: "570.124.06" -> (570, 124, 6), "6.8.0-31-generic" -> (6, 8, 0)."""
-    match = re.match(r"\s*v?(\d+(?:\.\d+)*)", version)
+    """The leading dotted number of a version: "570.124.06" -> (570, 124, 6), "6.8.0-31-generic" -> (6, 8, 0).
+
+    Empty for what is no version: no number, more than nine digits in one, more than eight of them.
+    """
+    match = _VERSION.match(version)
     return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 

@@ -108,8 +108,14 @@ class Value:
         """The value as YAML types it: finite numbers, booleans, texts, lists, mappings."""
         try:
             value = _Plain().construct_document(self._node)
-        except (yaml.YAMLError, ValueError, TypeError) as error:
-            raise self.fault(str(error).splitlines()[0][:200]) from None
+        except (
+            yaml.YAMLError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+        ):  # PyYAML's own, of tags that do not fit
+            raise self.fault("not a value of the type that its form or tag claims") from None
         if not _finite(value):
             raise self.fault("a number must be finite")
         return value

@@ -1,0 +1,23 @@
+"""What is told on standard error. A stream that takes nothing is no reason for a command to end otherwise."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+
+def say(message: str) -> None:
+    """One line, escaped. Where standard error is full or closed the exit code still tells."""
+    from gdsctl.render.safe_text import safe
+
+    try:
+        sys.stderr.write(f"gdsctl: {safe(message)}\n")
+        sys.stderr.flush()
+    except OSError:
+        swallow(sys.stderr)
+
+
+def swallow(stream: TextIO) -> None:
+    """A stream takes no more (`| head`, a full disk): keep the interpreter from complaining when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
