@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from gdsctl.render.safe_text import safe
 
 PLAIN_WIDTH = 100
 _NARROWEST = 80  # a narrower terminal wraps lines itself; cut columns would hide what they hold
+_WIDEST = 1000
 _STYLE = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 _MARK = {"critical": "CRITICAL", "error": "ERROR", "warning": "WARNING", "info": "INFO"}
 _ROUTE_STYLE = {"compat": "yellow", "none": "red", "unknown": "magenta"}
@@ -37,10 +39,9 @@ def deliver(body: RenderableType, output: str | None, *, no_color: bool) -> None
         return
     on_terminal = sys.stdout.isatty() and not no_color and "NO_COLOR" not in os.environ
     if not on_terminal:
-        width = _terminal_width() if sys.stdout.isatty() else PLAIN_WIDTH
-        sys.stdout.write(plain(body, width))
+        sys.stdout.write(plain(body, _width()))
         return
-    Console(width=_terminal_width(), highlight=False, markup=False, emoji=False, soft_wrap=False).print(body)
+    Console(width=_width(), highlight=False, markup=False, emoji=False, soft_wrap=False).print(body)
 
 
 def plain(body: RenderableType, width: int = PLAIN_WIDTH) -> str:
@@ -53,11 +54,9 @@ def plain(body: RenderableType, width: int = PLAIN_WIDTH) -> str:
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
-def _terminal_width() -> int:
-    try:
-        return max(_NARROWEST, os.get_terminal_size(sys.stdout.fileno()).columns)
-    except OSError:
-        return PLAIN_WIDTH
+def _width() -> int:
+    """COLUMNS where it is set, else the terminal's width."""
+    return min(max(_NARROWEST, shutil.get_terminal_size((PLAIN_WIDTH, 0)).columns), _WIDEST)
 
 
 def inspect_report(report: Report, *, verbose: bool = False) -> RenderableType:
@@ -537,7 +536,8 @@ def _answers(report: Report) -> RenderableType:
         parts.append(Text(safe(mount), style="bold"))
         parts += [Padding(line, (0, 0, 0, 2)) for line in _grouped(found, index)]
     for outcome, mounts in hopeless.items():
-        parts.append(Text(f"No direct route exists on {', '.join(map(safe, mounts))}: {outcome}", style="dim"))
+        words = outcome.replace("none", "cuFile refuses files there")
+        parts.append(Text(f"No direct route exists on {', '.join(map(safe, mounts))}: {words}", style="dim"))
     return Group(*parts)
 
 
