@@ -90,3 +90,66 @@ def test_what_the_process_sees(machine: Machine) -> None:
 def test_memlock(machine: Machine, host: Any, limits: Any, expected: Any) -> None:
     files = {"/proc/self/limits": limits} if limits else {"/proc/version": "Linux"}
     assert container.collect(machine(files, answers={"host": host})).memlock_bytes == expected
+
+
+STATUS = "Name:\tcat\nCapEff:\t{caps}\nSeccomp:\t{mode}\n"
+IN_DOCKER = {"/.dockerenv": "", "/proc/1/cgroup": "0::/\n"}
+
+
+def test_what_a_container_has(machine: Machine) -> None:
+    files = IN_DOCKER | {
+        "/proc/self/status": STATUS.format(caps="00000000a80465fb", mode="0"),  # docker's default set, IPC_LOCK added
+        "/proc/driver/nvidia-fs/devcount": "16\n",
+        "/dev/nvidia0": "",
+        "/dev/infiniband/uverbs0": "",
+        "/dev/infiniband/rdma_cm": "",
+        "/sys/bus/pci/devices/0000:00:00.0/class": "0x060000\n",
+    }
+    reader = machine(files, answers={"host": {"toolkit_environment": {"NVIDIA_GDS": "enabled"}}})
+    found = container.collect(reader)
+    assert (found.has_gpu_nodes, found.has_sysfs, found.nvidia_fs_nodes) == (True, True, 16)
+    assert found.rdma_nodes == ("rdma_cm", "uverbs0")
+    assert (found.ipc_lock, found.io_uring, found.toolkit_gds) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("files", "io_uring", "ipc_lock", "unknown"),
+    [
+        ({"/proc/self/status": STATUS.format(caps="00000000a80425fb", mode="2")}, None, False, {"io_uring"}),
+        (
+            {
+                "/proc/self/status": STATUS.format(caps="00000000a80425fb", mode="2"),
+                "/proc/sys/kernel/io_uring_disabled": "2\n",
+            },
+            False,
+            False,
+            set(),
+        ),
+        ({"/proc/self/status": STATUS.format(caps="zz", mode="0")}, True, None, {"ipc_lock"}),
+        ({"/proc/self/status": "\0" * 300}, None, None, {"io_uring", "ipc_lock"}),
+        ({}, None, None, {"io_uring", "ipc_lock"}),
+    ],
+)
+def test_seccomp_and_capabilities(
+    machine: Machine, files: Any, io_uring: Any, ipc_lock: Any, unknown: set[str]
+) -> None:
+    reader = machine(IN_DOCKER | files)
+    found = container.collect(reader)
+    assert (found.io_uring, found.ipc_lock) == (io_uring, ipc_lock)
+    assert unknown == {field for _, field in gaps(reader)} & {"io_uring", "ipc_lock"}
+
+
+def test_what_cannot_be_read_in_a_container_is_a_gap(machine: Machine, denied: OSError) -> None:
+    reader = machine(IN_DOCKER | {"/dev": denied, "/sys": denied})
+    found = container.collect(reader)
+    assert (found.has_gpu_nodes, found.has_sysfs, found.rdma_nodes, found.toolkit_gds) == (None,) * 4
+    assert {("container", "has_gpu_nodes"), ("container", "has_sysfs"), ("container", "rdma_nodes")} <= set(
+        gaps(reader)
+    )
+
+
+def test_a_host_is_not_asked_what_containers_lack(machine: Machine) -> None:
+    reader = machine({"/proc/self/mountinfo": HOST_ROOT, "/dev/infiniband/uverbs0": ""})
+    found = container.collect(reader)
+    assert (found.kind, found.has_gpu_nodes, found.io_uring, found.rdma_nodes) == ("none", None, None, ("uverbs0",))
+    assert not {"has_gpu_nodes", "has_sysfs", "rdma_nodes", "io_uring", "ipc_lock"} & {f for _, f in gaps(reader)}

@@ -28,7 +28,9 @@ INSPECTED: dict[str, Any] = {
         "Privileged": False,
         "CapAdd": ["CAP_IPC_LOCK"],
         "SecurityOpt": ["seccomp=unconfined"],
-        "Devices": [{"PathOnHost": "/dev/nvidia-fs0", "PathInContainer": "/dev/nvidia-fs0", "CgroupPermissions": "rwm"}],
+        "Devices": [
+            {"PathOnHost": "/dev/nvidia-fs0", "PathInContainer": "/dev/nvidia-fs0", "CgroupPermissions": "rwm"}
+        ],
         "DeviceRequests": [{"Driver": "", "Count": -1, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}],
         "Ulimits": [{"Name": "memlock", "Hard": -1, "Soft": -1}],
         "Tmpfs": {"/run": "rw"},
@@ -91,8 +93,7 @@ def test_gpus_of_docker(host: dict[str, Any], gpus: bool | None) -> None:
         (['seccomp={"defaultAction":"SCMP_ACT_ERRNO","syscalls":[]}'], False),
         (
             [
-                'seccomp={"defaultAction":"SCMP_ACT_ERRNO","syscalls":'
-                '[{"names":["read","io_uring_setup"],"action":"SCMP_ACT_ALLOW"}]}'
+                'seccomp={"syscalls":[{"names":["read","io_uring_setup"],"action":"SCMP_ACT_ALLOW"}]}',
             ],
             True,
         ),
@@ -236,7 +237,7 @@ def test_deployment_with_its_volume() -> None:
     assert engine.binds == (
         Bind(target="/data", source="/mnt/nvme/a"),
         Bind(target="/other", kind="persistentVolumeClaim elsewhere"),
-        Bind(target="/dev/shm", kind="tmpfs"),  # noqa: S108 -- of the manifest
+        Bind(target="/dev/shm", kind="tmpfs"),
     )
     assert (engine.ipc_lock, engine.io_uring, engine.memlock_bytes) == (True, None, None)
     assert (sidecar.gpus, sidecar.plugin) == (False, False)
@@ -286,6 +287,14 @@ LEAVES = st.one_of(
 )  # fmt: skip
 
 
+def outcome(text: str) -> tuple[str | None, tuple[Given, ...]]:
+    """The error's line, or what was read."""
+    try:
+        return None, read(text, "f")
+    except InputError as error:
+        return str(error), ()
+
+
 @settings(max_examples=150, deadline=None)
 @for_all(st.data())
 def test_any_field_may_hold_anything(data: st.DataObject) -> None:
@@ -299,18 +308,13 @@ def test_any_field_may_hold_anything(data: st.DataObject) -> None:
             here[key] = data.draw(st.one_of(LEAVES, st.lists(LEAVES, max_size=2), st.just({"a": {}})))
             break
         here = here[key]
-    try:
-        found = read(json.dumps(source), "f")
-    except InputError as error:
-        assert "\n" not in str(error)
-        return
-    assert all(isinstance(one, Given) for one in found)
+    said, found = outcome(json.dumps(source))
+    assert (said is None) is bool(found)
+    assert "\n" not in (said or "")
 
 
 @settings(max_examples=100, deadline=None)
 @for_all(st.text(max_size=300))
 def test_any_text(text: str) -> None:
-    try:
-        read(text, "f")
-    except InputError as error:
-        assert error.path == "f"
+    said, found = outcome(text)
+    assert bool(found) or (said or "").startswith("f:")
