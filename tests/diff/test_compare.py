@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tarfile
 from pathlib import Path as File
 
@@ -8,6 +10,7 @@ import jsonschema
 import msgspec
 import pytest
 
+from gdsctl import pipeline
 from gdsctl.assess.assessment import assess
 from gdsctl.cli import run
 from gdsctl.diff.compare import MOST_VALUES, DiffReport, compare
@@ -16,6 +19,8 @@ from gdsctl.model.node import Node, SourceInfo, Tool
 from gdsctl.render import terminal
 from gdsctl.render.diff_report import diff_report
 from gdsctl.render.schemas import schema
+from gdsctl.source.examples import list_examples
+from gdsctl.source.opening import open_source
 from tests.planned_nodes import changed, local
 
 HGX, VM = "example:hgx-h100-vast", "example:vm-flattened"
@@ -140,3 +145,28 @@ def test_many_in_processes(capsys: pytest.CaptureFixture[str], tmp_path: File) -
     assert not tarfile.is_tarfile(broken)
     assert run(["diff", *trees, str(broken)]) == 4
     assert f"gdsctl: {broken}" in capsys.readouterr().err
+
+
+def test_one_after_the_other_is_like_each_alone() -> None:
+    """What one node's texts and trees gave is used again for the next; nothing of a node may stick to it."""
+    names = [f"example:{example.name}" for example in list_examples()]
+    first = {name: pipeline.inspect(open_source(name)) for name in names}
+    again = {name: pipeline.inspect(open_source(name)) for name in reversed(names)}
+    assert first == again
+
+
+def test_memory_does_not_grow_with_the_number_of_nodes() -> None:
+    """Peak memory of one process after a few snapshots and after ten times as many."""
+    code = (
+        "import resource, sys\n"
+        "from gdsctl.pipeline import _state, tool\n"
+        "from gdsctl.diff.compare import compare\n"
+        "def peak(count):\n"
+        "    compare(((str(number), _state(sys.argv[1])) for number in range(count)), tool())\n"
+        "    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "few = peak(5)\n"
+        "print(few, peak(50))"
+    )
+    told = subprocess.run([sys.executable, "-c", code, VM], capture_output=True, text=True, check=True).stdout
+    few, many = map(int, told.split())
+    assert many - few < 4096  # KiB
