@@ -565,7 +565,10 @@ def _static_files(
     layers: Sequence[Layer], values: Mapping[str, Any], kind_of: Callable[[str], PathKind | None] | None
 ) -> Iterator[Problem]:
     """Files that take the place of a look at the machine; without them the library looks, after an ERROR line."""
-    for name, mode in (("routing", "sysfs"), ("config", "config")):
+    for name, written in (
+        ("routing", "gdsctl plan --emit static-routing (what gdscheck -e sysfs writes wants its -1 filled in)"),
+        ("config", "gdscheck -e config -o FILE"),
+    ):
         if get(values, f"miscellaneous.enable_static_{name}") is not True:
             continue
         path = get(values, f"miscellaneous.static_{name}_filepath") or "none"
@@ -582,7 +585,7 @@ def _static_files(
             message=f"miscellaneous.{key} is on, but "
             + ("no file is named" if path == "none" else f"{path!r} is no file")
             + "; libcufile looks at the machine instead",
-            remedy=f"Write it on this node: gdscheck -e {mode} -o FILE, and name it in miscellaneous.static_{name}_filepath.",
+            remedy=f"Write it on this node, {written}, and name it in miscellaneous.static_{name}_filepath.",
         )
 
 

@@ -32,6 +32,7 @@ EMITTERS: dict[str, Emitter] = {
     row.kind: row
     for row in (
         Emitter(kind="cufile.json", module="cufile_json", file="cufile.json"),
+        Emitter(kind="static-routing", module="static_routing", file="topology.json"),
         Emitter(kind="modprobe", module="modprobe", file="modprobe.conf"),
         Emitter(kind="kernel-cmdline", module="kernel_cmdline", file="kernel-cmdline"),
         Emitter(kind="acs", module="acs", file="acs.sh"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from gdsctl.model.node import Node
 from gdsctl.model.pci import ACS_REDIRECTING, PciDevice
 from gdsctl.model.software import Module, NvidiaDriver, NvidiaFs
-from gdsctl.plan import cufile, mounts
+from gdsctl.plan import cufile, mounts, static_routing
+from gdsctl.plan.cufile import CufilePlan
 from gdsctl.plan.driver import MODPROBE, DriverPlan
 from gdsctl.plan.mounts import MountPlan
 
@@ -22,10 +21,13 @@ def with_mounts(node: Node, plans: tuple[MountPlan, ...]) -> Node:
     return _replace(node, mounts=mounts.mounted(node.mounts, plans))
 
 
-def with_cufile(node: Node, values: dict[str, Any]) -> Node:
-    """One file with the planned values, and no variable beside it."""
-    text = msgspec.json.encode(values).decode()
+def with_cufile(node: Node, plan: CufilePlan) -> Node:
+    """One file with the planned values, no variable beside it, and the static routing file that it may need."""
+    text = msgspec.json.encode(plan.values).decode()
     config = _replace(node.gds.cufile_config, files=(cufile.PATH,), texts={cufile.PATH: text}, env={})
+    if plan.static.needed:
+        paths = {**config.paths, static_routing.PATH: True}
+        config = _replace(config, paths=paths, static_routing=plan.static.text)
     gaps = tuple(g for g in node.gaps if not (g.section == "gds" and g.field.startswith("cufile_config")))
     return _replace(node, gds=_replace(node.gds, cufile_config=config), gaps=gaps)
 

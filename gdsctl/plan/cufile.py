@@ -9,14 +9,17 @@ import msgspec
 
 from gdsctl.assess import cufile_merge, routing
 from gdsctl.assess.cufile_lint import lint
+from gdsctl.assess.static_routing import KEYS
 from gdsctl.assess.view import Storage
 from gdsctl.data import cufile_keys
 from gdsctl.data.cufile_keys import Key
 from gdsctl.data.cufile_keys import keys as all_keys
 from gdsctl.errors import InputError
 from gdsctl.model.devices import Gpu
+from gdsctl.plan import static_routing
 from gdsctl.plan.context import Context, addresses
 from gdsctl.plan.intent import MountIntent
+from gdsctl.plan.static_routing import StaticRouting
 from gdsctl.record import Record
 
 PATH = "/etc/cufile.json"
@@ -44,9 +47,13 @@ class Setting(Record, frozen=True, kw_only=True):
 
 
 class CufilePlan(Record, frozen=True, kw_only=True):
-    """`settings`: in the key table's order; `told`: sentences on choices and on what the installed files lose."""
+    """`settings`: in the key table's order; `told`: sentences on choices and on what the installed files lose.
+
+    `static`: the file that the settings may name.
+    """
 
     settings: tuple[Setting, ...]
+    static: StaticRouting
     told: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
 
@@ -111,6 +118,7 @@ def desire(context: Context, mode: PlanMode, *, forced: bool = False) -> CufileP
     draft.p2pdma()
     draft.writes()
     draft.routing()
+    draft.static_routing()
     draft.installed()
     draft.pins()
     draft.together()
@@ -125,6 +133,7 @@ class _Draft:
         self.settings: dict[str, Setting] = {}
         self.told: list[str] = []
         self.unwritten: list[str] = []
+        self.static = StaticRouting(devices={})
         self._stored = _stored(context)
 
     def put(self, key: str, value: Any, why: str, *, required: bool = False) -> None:
@@ -264,6 +273,15 @@ class _Draft:
             userspace = key.startswith(("properties.", "fs.weka.", "fs.gpfs."))
             self.put(key, value, reason, required=userspace)
 
+    def static_routing(self) -> None:
+        all_of_them = self.mode == "compat" or self._value(_ROUTING) is True
+        staged = frozenset(wish.target for wish in self.context.mounts) if all_of_them else frozenset[str]()
+        self.static, told = static_routing.desire(self.context, staged)
+        self.told += told
+        if self.static.needed:
+            self.put(KEYS[0], True, f"{self.static.why}: the file tells it which is nearest")
+            self.put(KEYS[1], static_routing.PATH, "written for this node: gdsctl plan --emit static-routing")
+
     def installed(self) -> None:
         """What the node's own files say besides. Without an intent file they are the operator's voice."""
         for key in cufile_keys.known(self.release):
@@ -319,7 +337,7 @@ class _Draft:
 
     def plan(self) -> CufilePlan:
         ordered = tuple(self.settings[row.key] for row in all_keys() if row.key in self.settings)
-        plan = CufilePlan(settings=ordered, told=tuple(self.told), unwritten=tuple(self.unwritten))
+        plan = CufilePlan(settings=ordered, static=self.static, told=tuple(self.told), unwritten=tuple(self.unwritten))
         self._refuse_wrong_pins(plan)
         return plan
 

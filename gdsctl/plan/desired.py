@@ -213,7 +213,7 @@ def _outcome(
 
 
 def _after(context: Context, modules: DriverPlan, file: CufilePlan) -> Assessment:
-    return assess(applied.with_cufile(applied.with_driver(context.node, modules), file.values))
+    return assess(applied.with_cufile(applied.with_driver(context.node, modules), file))
 
 
 def _carried(context: Context, trial: _Outcome) -> frozenset[str]:

@@ -10,7 +10,7 @@ from gdsctl.assess import cufile_merge
 from gdsctl.data import cufile_keys
 from gdsctl.data.distributions import distribution
 from gdsctl.model.shell import fstab_field, quoted, sed_literal
-from gdsctl.plan import cufile
+from gdsctl.plan import cufile, static_routing
 from gdsctl.plan.context import Context
 from gdsctl.plan.cufile import CufilePlan
 from gdsctl.plan.documents import Step, spelt
@@ -102,6 +102,7 @@ def steps(now: Context, file: CufilePlan, modules: DriverPlan, wishes: tuple[Mou
         *_ports(modules),
         *_load(now, modules),
         *_mounts(wishes),
+        *_static_routing(now, file),
         *_cufile(now, file),
     ]
     return tuple(msgspec.structs.replace(step, order=number) for number, step in enumerate(found, 1))
@@ -345,6 +346,27 @@ def _added(plan: MountPlan) -> str:
 def _matters(difference: Difference) -> bool:
     key = cufile_keys.key(difference.key)
     return difference.required or (key is not None and cufile.governed(key))
+
+
+def _static_routing(now: Context, plan: CufilePlan) -> list[Step]:
+    path, static = static_routing.PATH, plan.static
+    if not (static.needed and static.to_write):
+        return []
+    there = now.node.gds.cufile_config.paths.get(path) is not False
+    backup = f"{path}{_BACKUP}"
+    return [
+        Step(
+            order=0,
+            what=f"Install {path}: {static.why}",
+            commands=(
+                *((f"test ! -e {path} || cp -a {path} {backup}",) if there else ()),
+                f"install -m 0644 topology.json {path}",
+            ),
+            risk="a card that is moved, added or gone makes libcufile pass over the whole file, in silence: write it again then",
+            undo=(f"test -e {backup} && mv {backup} {path} || rm {path}" if there else f"rm {path}",),
+            check=(f"gdsctl lint {path}",),
+        )
+    ]
 
 
 def _cufile(now: Context, plan: CufilePlan) -> list[Step]:

@@ -236,7 +236,7 @@ def test_static_files() -> None:
     assert problems(on, kind_of=lambda _: "other") == []
     (found,) = problems(on, kind_of=lambda _: "absent")
     assert (found.id, found.fatal) == ("cufile.missing-path", False)
-    assert "gdscheck -e sysfs" in found.remedy
+    assert "--emit static-routing" in found.remedy
     assert problems(on, "1.16")[0].id == "cufile.key-newer-than-library"
 
 

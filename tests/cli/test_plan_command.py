@@ -183,6 +183,21 @@ def test_lint_json_and_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert found["files"] == [str(path)]
 
 
+def test_lint_tells_a_static_routing_file_from_a_cufile_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"bdf": "0000:1b:00.0", "type": "NET", "socket": 0, "numa_node": 0, "pcie_group": 0}
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps({"mlx5_0": row}))
+    assert run(["lint", str(path), "--gds-version", "1.20"]) == 0
+    path.write_text(json.dumps({"mlx5_0": {**row, "socket": -1}}))
+    capsys.readouterr()
+    assert run(["lint", str(path), "--gds-version", "1.20"]) == 1
+    said = capsys.readouterr().out
+    assert f"{path}:1:" in said
+    assert "cufile.static-routing" in said
+
+
 def test_lint_of_a_node(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["lint", "-S", HGX]) == 0
     assert "/etc/cufile.json" in capsys.readouterr().out

@@ -196,3 +196,27 @@ def test_preferences_are_read_as_the_library_does(exporting: Libcufile, folder: 
     assert ours is not None
     assert [set(group) for group in ours[GPU]] == [{NIC}, {DISK, FAR}]
     assert ours[OTHER] == ((FAR,),)
+
+
+def test_a_planned_file_puts_the_near_nic_first(exporting: Libcufile, tmp_path: Path) -> None:
+    """Two NICs on ports of their own, one at the GPU's host bridge: without the file they are equal, with it not."""
+    from tests.plan.test_static_routing import machine as two_nics
+    from tests.plan.test_static_routing import made_for, node
+
+    made = two_nics()
+    fakesys.build(tmp_path / "node", tree(made), node_count=2)
+    static = made_for(node(made, version=f"{exporting.version}")).cufile.static
+    path = tmp_path / "t.json"
+    path.write_text(static.text)
+    try:
+        alone = exporting.ask(None, root=tmp_path / "node", topology=True)
+        answer = asked(exporting, tmp_path / "node", path)
+    except oracle.Unavailable as reason:
+        pytest.skip(str(reason))
+    gpu, far, near = made.gpus[0].address, made.nics[0].address, made.nics[1].address
+    ranks = {row["peer"]: row["rank"] for row in alone["platform"]["peers"] if row["gpu"] == gpu}
+    assert ranks[far] == ranks[near] == 128
+    assert became(answer) == "taken"
+    order = taken_order(answer, gpu)
+    assert order[1] == {near}
+    assert far in order[max(order)]
