@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gdsctl.data import cufile_keys
 from gdsctl.errors import InputError
-from gdsctl.kvcache.findings import App, Sized, findings
-from gdsctl.kvcache.launch import Found
+from gdsctl.kvcache.findings import App, Sized, findings, graver_first
+from gdsctl.kvcache.launch import Found, claims
 from gdsctl.kvcache.model_config import read_model_config
 from gdsctl.kvcache.on_node import on_node
 from gdsctl.kvcache.read import read
@@ -14,6 +15,7 @@ from gdsctl.kvcache.recognise import recognise
 from gdsctl.kvcache.stack import Draft, Stack
 from gdsctl.model.judgement import Finding
 from gdsctl.model.node import SCHEMA_VERSION, Report, SourceInfo, Tool
+from gdsctl.parse.platform_text import parse_cpulist
 from gdsctl.record import Record
 
 
@@ -51,7 +53,7 @@ def judge(
             own = [draft for launch in here.launches for draft in recognise(launch)]
         except InputError as error:
             raise error.at(path) from None
-        if not (own or here.models):
+        if not (own or here.models or here.storage):
             raise InputError(
                 "nothing of LMCache, NIXL, vLLM, KVBM, HiCache, ModelExpress or fastsafetensors is configured here",
                 path=path,
@@ -59,7 +61,7 @@ def judge(
         found += here
         drafts += own
     if not drafts:
-        raise InputError("a model's config.json alone; name what serves it too", path=files[0][0])
+        raise InputError("no program that keeps a KV cache or loads weights is started here", path=files[0][0])
     drafts.sort(
         key=lambda draft: draft.box is not None
     )  # of two readings of one line, the one within its container counts
@@ -70,11 +72,19 @@ def judge(
             model = Sized(attention=read_model_config(text), said=place.file)
         except InputError as error:
             raise error.at(place.file) from None
-    app = App(drafts=unique, services=found.services, model=model, io_batchsize=_io_batchsize(node))
+    app = App(
+        drafts=unique,
+        services=found.services,
+        storage=found.storage,
+        model=model,
+        cufile=_cufile(node),
+        cpus=_cpus(node),
+    )
     told = findings(app)
     if node is not None:
-        unique, more = on_node(unique, node)
+        unique, more = on_node(unique, node, claims(found.storage))
         told = (*more, *told)
+    told = graver_first(told)
     stacks = tuple(draft.stack for draft in unique)
     return AppReport(
         tool=tool,
@@ -96,9 +106,34 @@ def _verdict(
     return "unknown" if undecided or any(edge.gds_helps == "unknown" for edge in edges) else "pass"
 
 
-def _io_batchsize(node: Report | None) -> int | None:
-    """properties.io_batchsize that the node's library would take; None without a node or a configuration."""
-    merged = node.gds.cufile_config.merged if node is not None else None
-    properties = merged.get("properties") if merged is not None else None
-    value = properties.get("io_batchsize") if isinstance(properties, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+_ASKED = (
+    "properties.io_batchsize",
+    "execution.parallel_io",
+    "execution.max_request_parallelism",
+    "execution.max_io_queue_depth",
+)
+
+
+def _cufile(node: Report | None) -> dict[str, int | bool]:
+    """What the node's library would take for the keys that findings ask for; those that are not known are left out."""
+    if node is None:
+        return {}
+    merged = node.gds.cufile_config.merged
+    found: dict[str, int | bool] = {}
+    for dotted in _ASKED:
+        section, _, name = dotted.partition(".")
+        holder = merged.get(section) if merged is not None else None
+        value = holder.get(name) if isinstance(holder, dict) else None
+        row = cufile_keys.key(dotted)
+        if value is None and merged is not None and row is not None and node.gds.version is not None:
+            value = row.default_in(node.gds.version)
+        if isinstance(value, (int, bool)):
+            found[dotted] = value
+    return found
+
+
+def _cpus(node: Report | None) -> int | None:
+    lists = (
+        [parse_cpulist(entry.cpus) for entry in node.numa.nodes if entry.cpus is not None] if node is not None else []
+    )
+    return sum(len(entry) for entry in lists if entry is not None) or None

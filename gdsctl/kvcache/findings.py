@@ -9,17 +9,20 @@ from gdsctl.data.app_findings import stories
 from gdsctl.data.app_models import model as known_model
 from gdsctl.data.app_names import deprecated
 from gdsctl.data.limits import older
+from gdsctl.data.nfs_ports import misplaced
 from gdsctl.errors import InputError, UsageError
-from gdsctl.kvcache.launch import Place, Service
+from gdsctl.kvcache.launch import Place, Service, StorageObject
 from gdsctl.kvcache.model_config import Attention, read_model_config
 from gdsctl.kvcache.size import GIB
 from gdsctl.kvcache.stack import Adapter, Draft, Endpoint
 from gdsctl.model.judgement import Evidence, Finding, Remedy, Severity
+from gdsctl.parse import nfs_options
 from gdsctl.record import Record
 
 # LMCache gds_context.py@16f17958, _register_region; every release with a GDS L1 splits.
 _MOST_REGISTERED_BYTES = 16 << 20
 _SPLITS_SINCE = "0.4.7"
+_MOST_OPEN_FILES = 1 << 20  # the kernel's default of fs.nr_open
 _USELESS_BYTES = GIB  # no store of KV cache is meant to be smaller
 
 
@@ -32,23 +35,28 @@ class Sized(Record, frozen=True, kw_only=True):
 
 
 class App(Record, frozen=True, kw_only=True):
-    """All drafts, and what was given beside them: `model` is the caller's own, `io_batchsize` the node's, where known."""
+    """All drafts, and what was given beside them: `model` is the caller's own.
+
+    `cufile`: dotted key -> value that the node's library would take, written or by default; `cpus`: the node's, None: not known.
+    """
 
     drafts: tuple[Draft, ...]
     services: tuple[Service, ...] = ()
+    storage: tuple[StorageObject, ...] = ()
     model: Sized | None = None
-    io_batchsize: int | None = None
+    cufile: dict[str, int | bool] = {}
+    cpus: int | None = None
 
 
 def findings(app: App) -> tuple[Finding, ...]:
-    """All of them, the graver first."""
+    """All of them, in no order."""
+    checks = (_dram_staged, _exclusive, _lacks, _pool, _ports, _chunks, _batches, _threads, _files, _mounts, _old)
+    return tuple(found for check in checks for found in check(app))
+
+
+def graver_first(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
     order = {"critical": 0, "error": 1, "warning": 2, "info": 3}
-    found = [
-        finding
-        for check in (_dram_staged, _exclusive, _lacks, _pool, _ports, _chunks, _batches, _old)
-        for finding in check(app)
-    ]
-    return tuple(sorted(dict.fromkeys(found), key=lambda finding: order[finding.severity]))
+    return tuple(sorted(dict.fromkeys(found), key=lambda one: order[one.severity]))
 
 
 def finding(
@@ -276,24 +284,100 @@ def _chunks(app: App) -> Iterator[Finding]:
 
 def _batches(app: App) -> Iterator[Finding]:
     """Where the node's library takes smaller batches than NIXL's GDS backend hands it."""
-    if app.io_batchsize is None:
+    batch = app.cufile.get("properties.io_batchsize")
+    if batch is None:
         return
     for draft in app.drafts:
         for adapter in draft.adapters:
             if adapter.backend != "GDS":
                 continue
             limit = _whole(adapter.params.get("batch_limit")) or 128
-            if limit > app.io_batchsize:
+            if limit > batch:
                 place = _at(draft, adapter.line)
                 yield finding(
                     "app.batch-limit",
                     place,
-                    f"NIXL submits up to {limit} requests at once, libcufile takes {app.io_batchsize}",
+                    f"NIXL submits up to {limit} requests at once, libcufile takes {batch}",
                     (
                         *seen("batch_limit", limit, place),
-                        Evidence(fact="properties.io_batchsize", value=str(app.io_batchsize), source="cufile.json"),
+                        Evidence(fact="properties.io_batchsize", value=str(batch), source="cufile.json"),
                     ),
                 )
+
+
+def _threads(app: App) -> Iterator[Finding]:
+    """GDS_MT has one synchronous cuFile call in flight for each thread, so its threads stand against the node's CPUs and cuFile's queue."""
+    for draft in app.drafts:
+        for adapter in draft.adapters:
+            if "thread_count" not in adapter.params:
+                continue
+            place = _at(draft, adapter.line)
+            count = _whole(adapter.params["thread_count"])
+            told = ""
+            if adapter.backend != "GDS_MT" and adapter.params.get("mode") != "mt":
+                told = f"thread_count is GDS_MT's; NIXL's {adapter.backend or 'backend'} passes over it"
+            elif count is not None and app.cpus is not None and count > app.cpus:
+                told = f"{count} threads, each waiting in a cuFile call of its own, on a node of {app.cpus} CPUs"
+            elif count is not None and app.cufile.get("execution.parallel_io"):
+                pieces = int(app.cufile.get("execution.max_request_parallelism", 0))
+                depth = app.cufile.get("execution.max_io_queue_depth")
+                if depth is not None and count * pieces > depth:
+                    told = (
+                        f"{count} threads x {pieces} pieces of a call (execution.max_request_parallelism) = {count * pieces}, "
+                        f"more than cuFile's queue takes (execution.max_io_queue_depth {depth})"
+                    )
+            if told:
+                yield finding(
+                    "app.thread-count", place, told, seen("thread_count", adapter.params["thread_count"], place)
+                )
+
+
+def _files(app: App) -> Iterator[Finding]:
+    """nixl_store opens pool_size files at its start and keeps them open; a page is a file of its own unless file_size is set."""
+    for draft in app.drafts:
+        for adapter in draft.adapters:
+            pool = _whole(adapter.params.get("pool_size"))
+            if adapter.type != "nixl_store" or pool is None or adapter.backend in ("OBJ", "AZURE_BLOB"):
+                continue
+            place = _at(draft, adapter.line)
+            if pool > _MOST_OPEN_FILES:
+                yield finding(
+                    "app.pool-files",
+                    place,
+                    f"nixl_store opens {pool} files at its start; a process has {_MOST_OPEN_FILES} at most (fs.nr_open)",
+                    seen("pool_size", pool, place),
+                    severity="error",
+                )
+            elif "file_size" not in adapter.params and pool * draft.align_bytes >= _USELESS_BYTES:
+                yield finding(
+                    "app.pool-files",
+                    place,
+                    f"file_size is not set: each page of {draft.align_bytes} bytes is a file and a request of its own",
+                    seen("file_size", f"{draft.align_bytes} (the L1's alignment)", place),
+                )
+
+
+def _mounts(app: App) -> Iterator[Finding]:
+    """The mount options of StorageClasses and PersistentVolumes."""
+    for stored in app.storage:
+        options = nfs_options.parse(",".join(stored.options))
+        wrong = misplaced(options.proto, options.port)
+        if wrong is not None:
+            words, severity = wrong
+            yield finding(
+                "app.mount-port",
+                stored.place,
+                f"{stored.kind} {stored.name} mounts with {words}",
+                seen("mountOptions", ",".join(stored.options), stored.place),
+                severity=severity,
+            )
+        if stored.kind == "StorageClass" and options.localports:
+            yield finding(
+                "app.localports-shared",
+                stored.place,
+                f"StorageClass {stored.name} names localports: they are one node's own addresses, and all nodes mount with them",
+                seen("localports", "~".join(options.localports), stored.place),
+            )
 
 
 def _old(app: App) -> Iterator[Finding]:

@@ -27,11 +27,16 @@ class Word(Record, frozen=True, kw_only=True):
 
 
 class Volume(Record, frozen=True, kw_only=True):
-    """A path in a container. `host_path`: where it comes from on the node, None: from elsewhere (a claim, a driver)."""
+    """A path in a container. `host_path`: where it comes from on the node, None: from elsewhere (a claim, a driver).
+
+    `source`: SERVER:PATH of a volume that the kubelet mounts; `claim`: a PersistentVolumeClaim's name.
+    """
 
     path: str
     host_path: str | None = None
     kind: str = ""
+    source: str | None = None
+    claim: str | None = None
 
 
 class Container(Record, frozen=True, kw_only=True):
@@ -67,16 +72,70 @@ class Service(Record, frozen=True, kw_only=True):
     ports: dict[int, int]
 
 
+class StorageObject(Record, frozen=True, kw_only=True):
+    """A PersistentVolumeClaim, PersistentVolume or StorageClass.
+
+    `claim`: whom a volume belongs to; `root`: a class's export; `options`: of its mounts, at `place`.
+    """
+
+    kind: str
+    name: str
+    volume: str | None = None
+    storage_class: str | None = None
+    claim: str | None = None
+    source: str | None = None
+    host_path: str | None = None
+    root: str | None = None
+    options: tuple[str, ...] = ()
+    place: Place
+
+
+class Claim(Record, frozen=True, kw_only=True):
+    """What the files tell of a PersistentVolumeClaim: its volume's name, SERVER:PATH or folder on the node.
+
+    `root`: the export that its class's driver makes volumes below.
+    """
+
+    name: str
+    volume: str | None = None
+    source: str | None = None
+    host_path: str | None = None
+    root: str | None = None
+
+
 class Found(Record, frozen=True, kw_only=True):
     """All that was read from some files. `models`: texts of config.json among them, with their place."""
 
     launches: tuple[Launch, ...] = ()
     services: tuple[Service, ...] = ()
+    storage: tuple[StorageObject, ...] = ()
     models: tuple[tuple[Place, str], ...] = ()
 
     def __add__(self, other: Found) -> Found:
         return Found(
             launches=self.launches + other.launches,
             services=self.services + other.services,
+            storage=self.storage + other.storage,
             models=self.models + other.models,
         )
+
+
+def claims(storage: tuple[StorageObject, ...]) -> dict[str, Claim]:
+    """Name -> claim, with what its volume's and its class's objects tell."""
+    named = {(found.kind, found.name): found for found in storage}
+    joined: dict[str, Claim] = {}
+    for found in storage:
+        if found.kind != "PersistentVolumeClaim":
+            continue
+        volume = named.get(("PersistentVolume", found.volume or "")) or next(
+            (v for v in storage if v.kind == "PersistentVolume" and v.claim == found.name), None
+        )
+        storage_class = named.get(("StorageClass", found.storage_class or ""))
+        joined[found.name] = Claim(
+            name=found.name,
+            volume=volume.name if volume is not None else found.volume,
+            source=volume.source if volume is not None else None,
+            host_path=volume.host_path if volume is not None else None,
+            root=storage_class.root if storage_class is not None else None,
+        )
+    return joined

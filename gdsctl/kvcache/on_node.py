@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from gdsctl.kvcache.findings import finding, seen
-from gdsctl.kvcache.launch import Container
+from gdsctl.kvcache.launch import Claim, Container, Volume
 from gdsctl.kvcache.stack import Draft, Edge, EdgeRoute
+from gdsctl.model.devices import Mount
 from gdsctl.model.judgement import Evidence, Finding, Route
 from gdsctl.model.node import Report
 
 _DIRECT = ("nvidia-fs", "p2pdma", "c2c", "rdma")
 
 
-def on_node(drafts: tuple[Draft, ...], node: Report) -> tuple[tuple[Draft, ...], tuple[Finding, ...]]:
-    """The drafts with routes on their edges, and what keeps them from going direct."""
+def on_node(
+    drafts: tuple[Draft, ...], node: Report, claims: Mapping[str, Claim]
+) -> tuple[tuple[Draft, ...], tuple[Finding, ...]]:
+    """The drafts with routes on their edges, and what keeps them from going direct. `claims`: by name."""
     changed: list[Draft] = []
     told: list[Finding] = []
     for draft in drafts:
         edges = tuple(
-            msgspec.structs.replace(edge, routes=_routes(draft, edge, node)) if _asks(edge) else edge
+            msgspec.structs.replace(edge, routes=_routes(draft, edge, node, claims)) if _asks(edge) else edge
             for edge in draft.stack.edges
         )
         stack = msgspec.structs.replace(draft.stack, edges=edges)
@@ -37,9 +40,9 @@ def _asks(edge: Edge) -> bool:
     return edge.gds_helps in ("yes", "unknown") and "gpu" in (edge.from_, edge.to) and "cuFile" in edge.api
 
 
-def _routes(draft: Draft, edge: Edge, node: Report) -> tuple[EdgeRoute, ...]:
+def _routes(draft: Draft, edge: Edge, node: Report, claims: Mapping[str, Claim]) -> tuple[EdgeRoute, ...]:
     every = tuple(gpu.address or str(gpu.index) for gpu in node.gpus)
-    mount, why = _mount(draft, edge.path, node)
+    mount, why = _mount(draft, edge.path, node, claims)
     if mount is None:
         return (EdgeRoute(gpus=every, mount=None, route="unknown", because=why),)
     groups: dict[tuple[str, str], list[Route]] = {}
@@ -52,7 +55,7 @@ def _routes(draft: Draft, edge: Edge, node: Report) -> tuple[EdgeRoute, ...]:
     ) or (EdgeRoute(gpus=every, mount=mount, route="unknown", because=f"the node has no route for {mount}"),)
 
 
-def _mount(draft: Draft, path: str | None, node: Report) -> tuple[str | None, str]:
+def _mount(draft: Draft, path: str | None, node: Report, claims: Mapping[str, Claim]) -> tuple[str | None, str]:
     """The node's mount that holds a path of the stack, or why that is not known."""
     if path is None or not path.startswith("/"):
         return None, "the path is not said" if path is None else f"{path} is not a path on the node"
@@ -63,19 +66,45 @@ def _mount(draft: Draft, path: str | None, node: Report) -> tuple[str | None, st
         )
         if inner is None:
             return None, f"{path} lies in the container's own layers, on an overlay: no volume is mounted there"
-        if inner.host_path is None:
-            kind = inner.kind or "volume"
-            known = next((m.target for m in node.mounts if m.target == inner.path), None)
-            if known is None:
-                return None, f"{inner.path} is a {kind}: which mount of the node it becomes is not written in the file"
-            host = path
+        claim = claims.get(inner.claim or "")
+        folder = inner.host_path or (claim.host_path if claim is not None else None)
+        if folder is None:
+            target = _of_the_kubelet(inner, claim, node)
+            if target is None:
+                what = f"{inner.kind} {inner.claim}" if inner.claim else inner.kind or "volume"
+                return None, f"{inner.path} is a {what}: which mount of the node it becomes is not written in the files"
+            host = target
         else:
-            host = inner.host_path.rstrip("/") + path[len(inner.path.rstrip("/")) :]
+            host = folder.rstrip("/") + path[len(inner.path.rstrip("/")) :]
     targets = {route.mount for route in node.routes}
     holding = [target for target in targets if host is not None and _holds(target, host)]
     if not holding:
         return None, f"no mount of the node that could hold data has {host} below it"
     return max(holding, key=len), ""
+
+
+def _of_the_kubelet(volume: Volume, claim: Claim | None, node: Report) -> str | None:
+    """The node's mount of a volume, by its PersistentVolume's name, its SERVER:PATH, or its class's export.
+
+    The kubelet mounts at .../pods/UID/volumes/PLUGIN/PV-NAME[/mount]. Below one export there may be many volumes: any of
+    them will do where all have the same routes.
+    """
+    mounts = [mount for mount in node.mounts if mount.can_hold_data]
+    name = claim.volume if claim is not None else None
+    source = volume.source or (claim.source if claim is not None else None)
+    for mount in mounts:
+        if (name and name in mount.target.split("/")) or (source and mount.source == source):
+            return mount.target
+    below = [m.target for m in mounts if claim and claim.root and _exported(m, claim.root)]
+    routes = {t: tuple((r.gpu, r.route) for r in node.routes if r.mount == t) for t in below}
+    if below and len(set(routes.values())) == 1:
+        return below[0]
+    return next((mount.target for mount in mounts if mount.target == volume.path), None)
+
+
+def _exported(mount: Mount, root: str) -> bool:
+    _, sign, path = (mount.source or "").rpartition(":")
+    return bool(sign) and mount.fstype.startswith("nfs") and _holds(root, path)
 
 
 def _holds(folder: str, path: str) -> bool:
@@ -137,7 +166,7 @@ def _needs(box: Container, *, nvidia_fs: bool, over_rdma: bool) -> Iterator[tupl
     if nvidia_fs:
         yield "/dev/nvidia-fs*", given("/dev/nvidia-fs") or mounted("/dev/nvidia-fs0")
     if over_rdma:
-        plugin = any("rdma" in name for name in box.resources)
+        plugin = any("rdma" in name or name == "claim" for name in box.resources)
         yield "/dev/infiniband", plugin or given("/dev/infiniband") or mounted("/dev/infiniband/uverbs0")
         yield "memory that may be locked (IPC_LOCK, memlock)", box.memlock_unlimited or "IPC_LOCK" in box.capabilities
     yield "a GPU", any("gpu" in name or name == "claim" for name in box.resources)

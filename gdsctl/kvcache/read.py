@@ -8,13 +8,15 @@ import re
 from gdsctl.errors import InputError
 from gdsctl.kvcache.json_text import json_value
 from gdsctl.kvcache.launch import Found, Launch, Place, Word
-from gdsctl.kvcache.read_manifests import config_maps, read_document
+from gdsctl.kvcache.read_manifests import Known, read_document
 from gdsctl.kvcache.read_shell import read_shell
 from gdsctl.kvcache.yaml_documents import documents
 
 _DEEPEST = 3
 _MOST_EMBEDDED = 200
-_YAML_START = re.compile(r"(?:\s*(?:#[^\n]*)?\n)*\s*(?:---|%YAML|- |[\"']?[A-Za-z_][A-Za-z0-9_.-]*[\"']?\s*:(?:\s|$))")
+_YAML_START = re.compile(
+    r"(?:[^\S\n]*(?:#[^\n]*)?\n)*[^\S\n]*(?:---|%YAML|- |[\"']?[A-Za-z_][A-Za-z0-9_.-]*[\"']?\s*:(?:\s|$))"
+)
 
 
 def read(text: str, path: str) -> Found:
@@ -35,10 +37,10 @@ def _read(text: str, place: Place, name: str, depth: int) -> Found:
         return _shell(text, place, depth)
     found = Found()
     items = documents(text)
-    maps = config_maps(items)
+    known = Known(items)
     for number, item in enumerate(items, 1):
         launches, embedded = read_document(
-            item, Place(file=place.file, line=item.line, document=place.document or number), maps
+            item, Place(file=place.file, line=item.line, document=place.document or number), known
         )
         found += launches
         for part in embedded[:_MOST_EMBEDDED]:

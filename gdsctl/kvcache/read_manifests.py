@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from gdsctl.errors import InputError
-from gdsctl.kvcache.launch import Container, Found, Launch, Place, Service, Volume, Word
+from gdsctl.kvcache.launch import Container, Found, Launch, Place, Service, StorageObject, Volume, Word
 from gdsctl.kvcache.read_shell import read_shell, started, volume
 from gdsctl.kvcache.yaml_documents import Item, documents
 
@@ -59,6 +59,30 @@ class Embedded:
 Maps = Mapping[str, Mapping[str, Word]]
 
 
+class Known:
+    """What other objects of a file tell about its pods: ConfigMaps by name, and the device classes of resource claims."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        objects = list(items)
+        self.maps: Maps = config_maps(objects)
+        self.device_classes = device_classes(objects)
+
+
+def device_classes(items: Iterable[Item]) -> dict[str, tuple[str, ...]]:
+    """ResourceClaims and their templates by name -> the device classes they request (resource.k8s.io)."""
+    found = {}
+    for item in items:
+        for entry in _objects(item):
+            kind = entry.word("kind") or ""
+            if not kind.startswith("ResourceClaim"):
+                continue
+            spec = entry.get("spec", "spec") if kind == "ResourceClaimTemplate" else entry.get("spec")
+            requests = spec.list("devices", "requests") if spec is not None else []
+            names = [r.word("exactly", "deviceClassName") or r.word("deviceClassName") for r in requests]
+            found[entry.word("metadata", "name") or ""] = tuple(name for name in names if name is not None)
+    return found
+
+
 def config_maps(items: Iterable[Item]) -> dict[str, dict[str, Word]]:
     """The ConfigMaps (and Secrets in plain text) of a file by name: key -> value."""
     return {
@@ -74,7 +98,7 @@ def config_maps(items: Iterable[Item]) -> dict[str, dict[str, Word]]:
     }
 
 
-def read_document(item: Item, place: Place, maps: Maps) -> tuple[Found, list[Embedded]]:
+def read_document(item: Item, place: Place, known: Known) -> tuple[Found, list[Embedded]]:
     """One YAML document. Kinds that start nothing give nothing."""
     if item.get("services") is not None and item.get("kind") is None:
         return _compose(item, place), []
@@ -92,14 +116,18 @@ def read_document(item: Item, place: Place, maps: Maps) -> tuple[Found, list[Emb
     ]
     found_all = Found()
     for entry in objects:
+        stored = _storage(entry, place)
+        if stored:
+            found_all += Found(storage=stored)
+            continue
         if entry.word("kind") == "Service":
             found_all += Found(services=(_service(entry),))
             continue
         for path in _PODS:
             spec = entry.get(*path)
             if spec is not None:
-                found_all += _pod(spec, entry.word("metadata", "name") or "", place, maps)
-        found_all += _dynamo(entry, place, maps)
+                found_all += _pod(spec, entry.word("metadata", "name") or "", place, known)
+        found_all += _dynamo(entry, place, known)
     return found_all, embedded
 
 
@@ -119,7 +147,34 @@ def _service(entry: Item) -> Service:
     return Service(name=entry.word("metadata", "name") or "", ports=ports)
 
 
-def _dynamo(entry: Item, place: Place, maps: Maps) -> Found:
+def _storage(entry: Item, place: Place) -> tuple[StorageObject, ...]:
+    kind, spec = entry.word("kind") or "", entry.get("spec")
+    if kind not in ("PersistentVolumeClaim", "PersistentVolume", "StorageClass"):
+        return ()
+    options = entry.get("mountOptions") if kind == "StorageClass" else entry.get("spec", "mountOptions")
+    return (
+        StorageObject(
+            kind=kind,
+            name=entry.word("metadata", "name") or "",
+            volume=entry.word("spec", "volumeName"),
+            storage_class=entry.word("spec", "storageClassName"),
+            claim=entry.word("spec", "claimRef", "name"),
+            source=_nfs_source(spec),
+            host_path=entry.word("spec", "local", "path") or entry.word("spec", "hostPath", "path"),
+            root=entry.word("parameters", "root_export") or entry.word("parameters", "storagePath"),
+            options=tuple(item.text for item in options.items() if item.text) if options is not None else (),
+            place=place.at(options.line if options is not None else entry.line),
+        ),
+    )
+
+
+def _nfs_source(spec: Item | None) -> str | None:
+    server = spec.word("nfs", "server") if spec is not None else None
+    path = spec.word("nfs", "path") if spec is not None else None
+    return f"{server}:{path}" if server and path else None
+
+
+def _dynamo(entry: Item, place: Place, known: Known) -> Found:
     """DynamoGraphDeployment: each service's extraPodSpec.mainContainer, with envs beside it."""
     found = Found()
     services = entry.get("spec", "services")
@@ -127,16 +182,16 @@ def _dynamo(entry: Item, place: Place, maps: Maps) -> Found:
         spec = service.get("extraPodSpec")
         main = spec.get("mainContainer") if spec is not None else None
         if spec is not None and main is not None:
-            env = _env([*service.list("envs"), *entry.list("spec", "envs")], maps)
-            found += _container(main, spec, name, place, maps, outer=env)
+            env = _env([*service.list("envs"), *entry.list("spec", "envs")], known)
+            found += _container(main, spec, name, place, known, outer=env)
     return found
 
 
-def _pod(spec: Item, name: str, place: Place, maps: Maps) -> Found:
+def _pod(spec: Item, name: str, place: Place, known: Known) -> Found:
     found = Found()
     for part in ("initContainers", "containers"):
         for container in spec.list(part):
-            found += _container(container, spec, name, place, maps, outer={})
+            found += _container(container, spec, name, place, known, outer={})
     return found
 
 
@@ -145,17 +200,17 @@ def _container(
     spec: Item,
     pod: str,
     place: Place,
-    maps: Maps,
+    known: Known,
     *,
     outer: Mapping[str, Word],
 ) -> Found:
     env = {**outer}
     for source in container.list("envFrom"):
-        env.update(maps.get(source.word("configMapRef", "name") or "", {}))
-    env.update(_env(container.list("env"), maps))
-    box = _box(container, spec, pod, place)
+        env.update(known.maps.get(source.word("configMapRef", "name") or "", {}))
+    env.update(_env(container.list("env"), known))
+    box = _box(container, spec, pod, place, known)
     words = [*_words(container.get("command"), env), *_words(container.get("args"), env)]
-    files = _files(container, spec, maps)
+    files = _files(container, spec, known)
     config = files.get(env["LMCACHE_CONFIG_FILE"].text) if "LMCACHE_CONFIG_FILE" in env else None
     found = _config_file(config, place, box) if config is not None else Found()
     if not words:
@@ -170,13 +225,13 @@ def _container(
     return found + Found(launches=launches)
 
 
-def _files(container: Item, spec: Item, maps: Maps) -> dict[str, Word]:
+def _files(container: Item, spec: Item, known: Known) -> dict[str, Word]:
     """Path in the container -> text, for ConfigMaps of the same file that are mounted as files."""
     names = {entry.word("name"): entry.word("configMap", "name") for entry in spec.list("volumes")}
     found: dict[str, Word] = {}
     for mount in container.list("volumeMounts"):
         path = mount.word("mountPath")
-        values = maps.get(names.get(mount.word("name")) or "", {})
+        values = known.maps.get(names.get(mount.word("name")) or "", {})
         below = mount.word("subPath")
         if path is not None and below is not None and below in values:
             found[path] = values[below]
@@ -216,7 +271,7 @@ def _filled(text: str, env: Mapping[str, Word]) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def _env(entries: list[Item], maps: Maps) -> dict[str, Word]:
+def _env(entries: list[Item], known: Known) -> dict[str, Word]:
     found: dict[str, Word] = {}
     for entry in entries:
         name = entry.word("name")
@@ -228,13 +283,13 @@ def _env(entries: list[Item], maps: Maps) -> dict[str, Word]:
             continue
         reference = entry.get("valueFrom", "configMapKeyRef")
         if reference is not None:
-            known = maps.get(reference.word("name") or "", {}).get(reference.word("key") or "")
-            if known is not None:
-                found[name] = known
+            word = known.maps.get(reference.word("name") or "", {}).get(reference.word("key") or "")
+            if word is not None:
+                found[name] = word
     return found
 
 
-def _box(container: Item, spec: Item, pod: str, place: Place) -> Container:
+def _box(container: Item, spec: Item, pod: str, place: Place, known: Known) -> Container:
     sources = {entry.word("name"): entry for entry in spec.list("volumes")}
     volumes = []
     for mount in container.list("volumeMounts"):
@@ -247,10 +302,11 @@ def _box(container: Item, spec: Item, pod: str, place: Place) -> Container:
         below = mount.word("subPath")
         if host is not None and below:
             host = f"{host.rstrip('/')}/{below}"
-        volumes.append(Volume(path=path, host_path=host, kind=kind))
+        claim = source.word("persistentVolumeClaim", "claimName") if source is not None else None
+        volumes.append(Volume(path=path, host_path=host, kind=kind, source=_nfs_source(source), claim=claim))
     security = container.get("securityContext")
     limits = {name for part in ("limits", "requests") for name, _ in _pairs(container.get("resources", part))}
-    limits |= {"claim" for _ in container.list("resources", "claims")}
+    limits |= _claimed(container, spec, known)
     return Container(
         name=f"{pod}/{container.word('name') or '?'}".lstrip("/"),
         kind="kubernetes",
@@ -263,6 +319,19 @@ def _box(container: Item, spec: Item, pod: str, place: Place) -> Container:
         resources=tuple(sorted(limits)),
         place=place.at(container.line),
     )
+
+
+def _claimed(container: Item, spec: Item, known: Known) -> set[str]:
+    """Device classes that a container's resource claims ask for; "claim" for one whose object is not in the file."""
+    objects = {
+        entry.word("name"): entry.word("resourceClaimTemplateName") or entry.word("resourceClaimName")
+        for entry in spec.list("resourceClaims")
+    }
+    found: set[str] = set()
+    for claim in container.list("resources", "claims"):
+        classes = known.device_classes.get(objects.get(claim.word("name")) or "")
+        found |= set(classes) if classes is not None else {"claim"}
+    return found
 
 
 def _compose(item: Item, place: Place) -> Found:

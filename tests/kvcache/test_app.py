@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gdsctl import pipeline
 from gdsctl.assess.rules import explained, explanation
 from gdsctl.cli import run
 from gdsctl.data import app_edges
@@ -21,6 +23,7 @@ from gdsctl.kvcache.app import AppReport, judge
 from gdsctl.model.node import Tool
 from gdsctl.render.documents import to_json
 from gdsctl.render.schemas import schema
+from gdsctl.source.opening import open_source
 
 TOOL = Tool(name="gdsctl", version="0")
 SERVER = "lmcache server --eviction-policy LRU --l1-size-gb 64 "
@@ -240,6 +243,91 @@ def test_the_published_manifest(fixtures: Path, capsys: pytest.CaptureFixture[st
     assert "GPUDirect Storage has no part" in capsys.readouterr().out
 
 
+def audited(text: str, *, example: str | None = "hgx-h100-vast") -> AppReport:
+    node = pipeline.inspect(open_source(f"example:{example}")) if example else None
+    return judge([("kv", text)], tool=TOOL, node=node)
+
+
+def test_the_published_manifest_in_full(fixtures: Path) -> None:
+    """Each expectation with its reason. On the node /vast/kv is 172.16.1.10:/kv over RDMA, direct for all 8 GPUs."""
+    text = (fixtures / "kvcache" / "lmcache-mp-gds-mt.yaml").read_text()
+    report = audited(text)
+    server, engine = report.stacks
+    assert (server.software, server.version, engine.software, engine.version) == (
+        "LMCache server",
+        "0.4.7",  # the image's tag
+        "vLLM",
+        "0.21.0",
+    )
+    assert engine.edges == ()  # LMCacheMPConnector keeps nothing in the engine
+    # The L2 is fed from the 512 GiB of host memory: no edge hangs on the node's route, though the volume would go direct.
+    assert [edge.routes for edge in server.edges] == [None, None]
+    assert {edge.gds_helps for edge in server.edges} == {"no"}
+    # GDS_MT on host memory is the one fault. All else that is looked at is in order:
+    # - the engine asks the Service at 6000, whose target is 6555, where the server listens;
+    # - 640 GiB of L2 are more than 512 GiB of L1;
+    # - a chunk of 256 tokens on 4 ranks is 256 x 192,512 / 4 = 12,320,768 bytes = 3,008 x 4,096: fit for O_DIRECT;
+    # - 8 threads on 16 CPUs, and 8 x 4 pieces are below the 128 of cuFile's queue;
+    # - 0.4.7 knows nixl_store_dynamic (since 0.4.4); port 20049 belongs to proto=rdma; no localports in the class.
+    # GDS_MT's name is kept for compatibility in NIXL's newer guide: a remark.
+    assert [(f.id, f.severity) for f in report.findings] == [
+        ("app.dram-staged", "error"),
+        ("app.deprecated-backend", "info"),
+    ]
+    assert report.verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "id_", "severity"),
+    [
+        ("targetPort: 6555", "targetPort: 5555", "app.port-mismatch", "error"),
+        ('"max_capacity_gb": "640"', '"max_capacity_gb": "64"', "app.pool-too-small", "warning"),
+        ('"thread_count": "8"', '"thread_count": "17"', "app.thread-count", "warning"),  # 16 CPUs
+        ("port=20049", "port=2009", "app.mount-port", "error"),
+        ("port=20049", "port=2049", "app.mount-port", "warning"),
+        ("nconnect=16", "nconnect=16, localports=172.16.1.1", "app.localports-shared", "warning"),
+        ("standalone:v0.4.7", "standalone:v0.4.3", "app.version-lacks", "error"),
+        ("--max-workers 8", "--max-workers 8 --chunk-size 1", "app.chunk-unaligned", "warning"),  # 48,128 bytes
+    ],
+)
+def test_each_change_for_the_worse_is_told(old: str, new: str, id_: str, severity: str, fixtures: Path) -> None:
+    text = (fixtures / "kvcache" / "lmcache-mp-gds-mt.yaml").read_text()
+    assert text.count(old) == 1
+    report = audited(text.replace(old, new))
+    assert [(f.id, f.severity) for f in report.findings if f.id == id_] == [(id_, severity)]
+    assert len(report.findings) == 3
+
+
+def test_the_published_manifest_repaired_step_by_step(fixtures: Path) -> None:
+    """A GDS L1 instead: then the claim's mount counts, and what the pod is not given."""
+    text = (fixtures / "kvcache" / "lmcache-mp-gds-mt.yaml").read_text()
+    start, end = text.index("--l2-adapter"), text.index("---", text.index("--l2-adapter"))
+    manager = """--l1-manager '{"type": "GDS", "tag": "gds", "size_gb": 512, "path": "/kv/l1"}'\n"""
+    gds = text[:start] + manager + text[end:]
+    gds = gds.replace("--l1-size-gb 512 ", "")
+    first = audited(gds)
+    (edge,) = first.stacks[0].edges
+    (route,) = edge.routes or ()
+    # root_export /kv, and the node mounts 172.16.1.10:/kv at /vast/kv
+    assert (route.mount, route.route, len(route.gpus)) == ("/vast/kv", "nvidia-fs", 8)
+    assert [f.id for f in first.findings] == ["app.version-lacks", "app.pod-lacks"]  # --l1-manager came with 0.5.6
+    lacks = first.findings[-1].message
+    assert all(what in lacks for what in ("/run/udev", "cufile.json", "/dev/nvidia-fs*", "/dev/infiniband", "IPC_LOCK"))
+    assert "a GPU" not in lacks  # nvidia.com/gpu: 8
+    paths = ["/run/udev", "/etc/cufile.json", "/dev/nvidia-fs0", "/dev/infiniband"]
+    mounts = "".join(f"\n            - {{name: v{n}, mountPath: {path}}}" for n, path in enumerate(paths))
+    volumes = "".join(f"\n        - {{name: v{n}, hostPath: {{path: {path}}}}}" for n, path in enumerate(paths))
+    whole = (
+        gds.replace("v0.4.7", "v0.5.6")
+        .replace("- {name: kv, mountPath: /kv}", "- {name: kv, mountPath: /kv}" + mounts)
+        .replace("      volumes:", "      volumes:" + volumes)
+        .replace(
+            "          resources:", "          securityContext: {capabilities: {add: [IPC_LOCK]}}\n          resources:"
+        )
+    )
+    assert (audited(whole).findings, audited(whole).verdict) == ((), "pass")
+
+
 def test_dram_staged() -> None:
     assert ids(app(nixl("nixl_store_dynamic", "GDS_MT")), "error") == ["app.dram-staged"]
     quiet = app(nixl("nixl_store_dynamic", "POSIX"))
@@ -255,6 +343,63 @@ def test_gds_l1_with_an_l2() -> None:
     assert "app.tiers-exclude-each-other" in ids(app(GDS_L1 + adapter))
     dram = """--l1-manager '{"type":"DRAM","tag":"_default","size_gb":8}' """
     assert "app.tiers-exclude-each-other" not in ids(app(GDS_L1 + dram + adapter))
+
+
+@pytest.mark.parametrize(
+    ("adapter", "told"),
+    [
+        ({"backend": "GDS_MT", "thread_count": "16"}, ""),  # 16 CPUs
+        ({"backend": "GDS_MT", "thread_count": "17"}, "16 CPUs"),
+        ({"backend": "GDS", "thread_count": "8"}, "passes over it"),
+        ({"backend": "GDS", "mode": "mt", "thread_count": "8"}, ""),
+        ({"backend": "POSIX", "thread_count": "8"}, "passes over it"),
+        ({"backend": "GDS_MT"}, ""),
+    ],
+)
+def test_threads_against_the_node(adapter: dict[str, str], told: str) -> None:
+    params = {"file_path": "/vast/kv", "max_capacity_gb": "640", "use_direct_io": "true", **adapter}
+    text = l2(json.dumps({"type": "nixl_store_dynamic", "backend": params.pop("backend"), "backend_params": params}))
+    found = [f.message for f in audited(text).findings if f.id == "app.thread-count"]
+    assert bool(found) is bool(told)
+    assert all(told in message for message in found)
+
+
+def test_threads_against_cufiles_queue() -> None:
+    """16 threads x 8 pieces = 128 fit a queue of 128, but not one of 127."""
+    params = {"file_path": "/vast/kv", "max_capacity_gb": "640", "thread_count": "16"}
+    text = l2(json.dumps({"type": "nixl_store_dynamic", "backend": "GDS_MT", "backend_params": params}))
+    node = pipeline.inspect(open_source("example:hgx-h100-vast"))
+    for depth, wrong in ((128, False), (127, True)):
+        execution = {"parallel_io": True, "max_request_parallelism": 8, "max_io_queue_depth": depth}
+        config = msgspec.structs.replace(node.gds.cufile_config, merged={"execution": execution})
+        changed = msgspec.structs.replace(node, gds=msgspec.structs.replace(node.gds, cufile_config=config))
+        found = judge([("f", text)], tool=TOOL, node=changed).findings
+        assert ("app.thread-count" in [f.id for f in found]) is wrong
+
+
+def test_batches_against_cufile() -> None:
+    """NIXL's GDS hands over 128 requests unless told otherwise; the node's cufile.json may take fewer."""
+    node = pipeline.inspect(open_source("example:hgx-h100-vast"))
+    for size, limit, wrong in ((128, None, False), (64, None, True), (64, "64", False)):
+        config = msgspec.structs.replace(node.gds.cufile_config, merged={"properties": {"io_batchsize": size}})
+        changed = msgspec.structs.replace(node, gds=msgspec.structs.replace(node.gds, cufile_config=config))
+        params = {"file_path": "/vast/kv", "max_capacity_gb": "640"} | ({"batch_limit": limit} if limit else {})
+        text = l2(json.dumps({"type": "nixl_store_dynamic", "backend": "GDS", "backend_params": params}))
+        found = judge([("f", text)], tool=TOOL, node=changed).findings
+        assert ("app.batch-limit" in [f.id for f in found]) is wrong
+
+
+def test_pool_of_too_many_or_too_small_files() -> None:
+    """2^20 files of 4 KiB are 4 GiB in pages; one more is beyond fs.nr_open; with file_size a file is a chunk."""
+    assert [s for s, i in told(1 << 20) if i == "app.pool-files"] == ["warning"]
+    assert [s for s, i in told((1 << 20) + 1) if i == "app.pool-files"] == ["error"]
+    assert [s for s, i in told(1 << 15, file_size=str(32 << 20)) if i == "app.pool-files"] == []
+
+
+def told(pool: int, **params: str) -> list[tuple[str, str]]:
+    values = {"file_path": "/x", "use_direct_io": "true", **params}
+    text = json.dumps({"type": "nixl_store", "backend": "POSIX", "pool_size": pool, "backend_params": values})
+    return [(f.severity, f.id) for f in app(l2(text)).findings]
 
 
 def test_pool_too_small() -> None:
@@ -476,6 +621,81 @@ def test_held_against_a_node(  # noqa: PLR0917 -- columns of the table
     assert route in wanted
     assert sum(len(r["gpus"]) for r in routes) == len(node["gpus"])
     assert ended == code
+
+
+CLAIMED = """\
+kind: Pod
+apiVersion: v1
+metadata: {name: p}
+spec:
+  containers:
+    - name: c
+      command: [lmcache, server, --eviction-policy, LRU, --l1-size-gb, "9", --gds-l1-path, /kv]
+      volumeMounts: [{name: kv, mountPath: /kv}]
+  volumes: [{name: kv, persistentVolumeClaim: {claimName: c}}]
+---
+kind: PersistentVolumeClaim
+metadata: {name: c}
+spec: {CLAIM}
+---
+"""
+PV = "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {SPEC}\n"
+
+
+@pytest.mark.parametrize(
+    ("claim", "more", "mount"),
+    [
+        ("volumeName: pv1", PV.replace("SPEC", "nfs: {server: 172.16.1.10, path: /kv}"), "/vast/kv"),
+        ("", PV.replace("SPEC", "claimRef: {name: c}, nfs: {server: 172.16.1.10, path: /kv}"), "/vast/kv"),
+        ("volumeName: pv1", PV.replace("SPEC", "local: {path: /scratch/a}"), "/scratch"),
+        ("storageClassName: s", "kind: StorageClass\nmetadata: {name: s}\nparameters: {root_export: /}\n", "/vast/kv"),
+        ("storageClassName: s", "kind: StorageClass\nmetadata: {name: s}\nparameters: {root_export: /k}\n", None),
+        ("volumeName: pv1", PV.replace("SPEC", "nfs: {server: 172.16.1.10, path: /other}"), None),
+        ("", "", None),
+    ],
+)
+def test_a_claim_is_followed_to_a_mount(claim: str, more: str, mount: str | None) -> None:
+    (edge,) = audited(CLAIMED.replace("CLAIM", claim) + more).stacks[0].edges
+    assert {route.mount for route in edge.routes or ()} == {mount}
+
+
+def test_a_claim_whose_volume_the_kubelet_has_mounted() -> None:
+    """By the volume's name, which is a part of the path of a CSI mount."""
+    node = pipeline.inspect(open_source("example:hgx-h100-vast"))
+    target = "/var/lib/kubelet/pods/0f/volumes/kubernetes.io~csi/pvc-7/mount"
+    moved = msgspec.structs.replace(
+        node,
+        mounts=tuple(
+            msgspec.structs.replace(m, target=target if m.target == "/vast/kv" else m.target, source="10.0.0.1:/x")
+            for m in node.mounts
+        ),
+        routes=tuple(
+            msgspec.structs.replace(r, mount=target if r.mount == "/vast/kv" else r.mount) for r in node.routes
+        ),
+    )
+    report = judge([("p", CLAIMED.replace("CLAIM", "volumeName: pvc-7"))], tool=TOOL, node=moved)
+    assert {route.mount for route in report.stacks[0].edges[0].routes or ()} == {target}
+
+
+def test_a_volume_that_the_pod_mounts_itself() -> None:
+    text = CLAIMED.replace("persistentVolumeClaim: {claimName: c}", "nfs: {server: 172.16.1.10, path: /kv}")
+    (edge,) = audited(text.replace("CLAIM", "")).stacks[0].edges
+    assert {route.mount for route in edge.routes or ()} == {"/vast/kv"}
+
+
+def test_resource_claims_stand_for_a_gpu() -> None:
+    pod = CLAIMED.replace("persistentVolumeClaim: {claimName: c}", "hostPath: {path: /vast/kv}").replace("CLAIM", "")
+    claimed = pod.replace("      volumeMounts", "      resources: {claims: [{name: g}]}\n      volumeMounts").replace(
+        "  containers", "  resourceClaims: [{name: g, resourceClaimTemplateName: t}]\n  containers"
+    )
+    template = "kind: ResourceClaimTemplate\nmetadata: {name: t}\nspec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: CLASS}}]}}}\n"
+    expected = {pod: True, claimed: False}  # an object that is not in the file may be anything
+    expected |= {
+        claimed + template.replace("CLASS", c): c != "gpu.nvidia.com" for c in ("gpu.nvidia.com", "sw.example")
+    }
+    for text, missing in expected.items():
+        (found,) = (f for f in audited(text).findings if f.id == "app.pod-lacks")
+        assert ("a GPU" in found.message) is missing
 
 
 def test_a_claim_whose_mount_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -238,3 +238,14 @@ def test_no_other_exception(text: str, name: str) -> None:
     except InputError as error:
         told = str(error)
     assert told.startswith(name) if told is not None else isinstance(found.launches, tuple)
+
+
+def test_a_script_far_down_in_a_file_takes_no_time() -> None:
+    """Its text is padded to its line; a pattern that may split blank lines in many ways would take for ever."""
+    lines = 20_000
+    text = (
+        "# a line\n" * lines
+        + "kind: ConfigMap\nmetadata: {name: m}\ndata:\n  run.sh: |\n    #!/bin/sh\n    lmcache server --l1-size-gb 1\n"
+    )
+    (launch,) = read(text, "m.yaml").launches
+    assert launch.place.line == lines + 6

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 
 from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import View
+from gdsctl.data.nfs_ports import misplaced
 from gdsctl.model.judgement import Remedy
 from gdsctl.parse import nfs_options
-
-RDMA_PORT = 20049
-"""IANA's nfsrdma; NFS over TCP has 2049."""
 
 
 def check(view: View) -> Iterator[Verdict]:
@@ -17,17 +15,15 @@ def check(view: View) -> Iterator[Verdict]:
         if mount.backing.kind != "nfs":
             continue
         options = nfs_options.parse(",".join(mount.options))
-        if options.port in (None, 0):
-            continue
-        typing_error = options.port == 2009
-        if typing_error or (options.proto == "rdma" and options.port != RDMA_PORT):
+        wrong = misplaced(options.proto, options.port)
+        if wrong is not None:
+            words, severity = wrong
             yield Fail(
                 subject=mount.target,
-                message=f"{mount.target} uses port {options.port}"
-                + (", a slip for 20049 (RDMA) or 2049 (TCP)" if typing_error else "; NFS over RDMA is at 20049"),
+                message=f"{mount.target} uses {words}",
                 evidence=seen("port", options.port, "mount options"),
                 scope=Scope(mounts=frozenset({mount.target})),
-                severity="error" if typing_error else "warning",
+                severity=severity,
             )
 
 
