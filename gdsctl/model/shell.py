@@ -6,20 +6,22 @@ import shlex
 
 
 def quoted(word: str) -> str:
-    r"""One shell word; what is not printable only ever as `\xNN` inside $'...', so that a pasted line stays one line.
+    r"""One shell word on one line, the same to every POSIX shell; what is not printable as octal of printf(1).
 
-    A shell without $'...' (dash) reads `$` and a word in plain quotes, where `\'` would end it: so no quote stands inside.
+    A substitution loses newlines at its end, so a path that ends in one gets a `/` behind it: the same folder.
     """
     if word.isprintable():
         return shlex.quote(word)
-    return f"$'{''.join(c if c.isprintable() and c not in _QUOTING else _hex(c) for c in word)}'"
+    if word.endswith("\n") and "/" in word:
+        word += "/"
+    # No leading `-`, which printf would take for an option, and no `!`, which an interactive shell expands.
+    text = "".join(
+        c if c.isprintable() and c not in _QUOTING and (n or c != "-") else _octal(c) for n, c in enumerate(word)
+    )
+    return f"\"$(printf '{text}')\""
 
 
-_QUOTING = frozenset("'\\")
-
-
-def _hex(character: str) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+_QUOTING = frozenset("'\\%!")
 
 
 # What separates fields, quotes, starts a comment or an escape; fstab(5) and libmount take octal.
