@@ -20,8 +20,13 @@ class VersionRow(Record, frozen=True, kw_only=True):
 
 
 @functools.cache
+def rows() -> tuple[VersionRow, ...]:
+    return load("app_versions.toml", dict[str, tuple[VersionRow, ...]])["name"]
+
+
+@functools.cache
 def _table() -> dict[tuple[str, str], VersionRow]:
-    return {(row.of, row.name): row for row in load("app_versions.toml", dict[str, tuple[VersionRow, ...]])["name"]}
+    return {(row.of, row.name): row for row in rows()}
 
 
 def unknown_to(of: str, version: str, name: str) -> VersionRow | None:
