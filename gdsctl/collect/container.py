@@ -51,17 +51,18 @@ def collect(reader: Reader) -> Container:
         kind=kind,
         has_udev_db=_stands(reader, "/run/udev/data", "has_udev_db"),
         has_cufile_json=_stands(reader, "/etc/cufile.json", "has_cufile_json"),
-        nvidia_fs_nodes=_nvidia_fs_nodes(reader),
         memlock_bytes=_memlock(reader, host),
         evidence=evidence,
     )
     if kind in (None, "none"):  # what follows is a container's; a node's own devices tell of containers on it
         names = reader.source.names("/dev/infiniband")
-        return msgspec.structs.replace(seen, rdma_nodes=None if isinstance(names, Missing) else tuple(sorted(names)))
+        nodes = () if isinstance(names, Missing) and names.status == "absent" else names
+        return msgspec.structs.replace(seen, rdma_nodes=None if isinstance(nodes, Missing) else tuple(sorted(nodes)))
     return msgspec.structs.replace(
         seen,
         has_gpu_nodes=_gpu_nodes(reader),
         has_sysfs=_stands(reader, "/sys/bus/pci/devices", "has_sysfs"),
+        nvidia_fs_nodes=_nvidia_fs_nodes(reader),
         rdma_nodes=_rdma_nodes(reader),
         ipc_lock=_ipc_lock(reader),
         io_uring=_io_uring(reader),

@@ -12,6 +12,7 @@ from gdsctl.container.given import Bind, Given
 from gdsctl.errors import InputError
 from gdsctl.model.devices import Backing, Mount
 from gdsctl.model.node import Node
+from gdsctl.model.shell import quoted
 from gdsctl.model.software import Container, CufileConfig
 from gdsctl.model.unknown import Gap
 
@@ -36,7 +37,18 @@ def joined(found: tuple[Given, ...]) -> tuple[Given, ...]:
         return (_edited(first, tuple(others)),)
     edited = tuple(_edited(box, tuple(spec for spec in specs if _asked(box, spec))) for box in boxes)
     with_gpu = tuple(box for box in edited if box.gpus is not False)
-    return with_gpu or edited
+    return _distinct(with_gpu or edited)
+
+
+def _distinct(boxes: tuple[Given, ...]) -> tuple[Given, ...]:
+    """Names tell requirements apart: of those that share one, all but the first get a number."""
+    count: dict[str, int] = {}
+    named = []
+    for box in boxes:
+        count[box.name] = count.get(box.name, 0) + 1
+        number = f" ({count[box.name]})" if count[box.name] > 1 else ""
+        named.append(msgspec.structs.replace(box, name=box.name + number))
+    return tuple(named)
 
 
 def _asked(box: Given, spec: Given) -> bool:
@@ -83,9 +95,7 @@ def inside(node: Node, given: Given) -> Node:
     config = seen.config()
     nodes = seen.nvidia_fs_nodes()
     for field in ("libcufile", "version"):
-        seen.gap(
-            "gds", field, "the image brings its own library", f"docker run --rm {given.image or 'IMAGE'} ldconfig -p"
-        )
+        seen.gap("gds", field, "the image brings its own library", f"docker run --rm {seen.image} ldconfig -p")
     return msgspec.structs.replace(
         node,
         container=container,
@@ -117,6 +127,7 @@ class _Seen:
     def __init__(self, node: Node, given: Given) -> None:
         self.node = node
         self.given = given
+        self.image = quoted(given.image) if given.image else "IMAGE"
         self.gaps: list[Gap] = []
         self.toolkit_brings = self._toolkit_brings()
 
@@ -184,7 +195,7 @@ class _Seen:
                 if on_host is None:
                     self.gap("container", field, f"{path} of the node is not known", f"ls -d {path}")
                 return on_host
-            self.gap("container", field, f"{bind.target} comes from {bind.source}", f"ls {bind.source}")
+            self.gap("container", field, f"{bind.target} comes from {bind.source}", f"ls {quoted(bind.source)}")
             return None
         if self.toolkit_brings:
             return on_host
@@ -205,9 +216,8 @@ class _Seen:
         """An image may hold one, so that it is never certain not to be there."""
         stands = self._has(_CUFILE_JSON, "has_cufile_json", self.node.container.has_cufile_json, _CUFILE_JSON)
         if stands is False and self._bound(_CUFILE_JSON) is None:
-            image = self.given.image or "IMAGE"
             words = f"{_CUFILE_JSON} is not mounted; the image may hold one"
-            self.gap("container", "has_cufile_json", words, f"docker run --rm {image} cat {_CUFILE_JSON}")
+            self.gap("container", "has_cufile_json", words, f"docker run --rm {self.image} cat {_CUFILE_JSON}")
             return None
         return stands
 
@@ -277,7 +287,7 @@ class _Seen:
             else:
                 whole = False
                 place = f"{source} of the node was not read" if source else f"{path} is the image's own, if it is there"
-                settle = f"cat {source}" if source else f"docker run --rm {self.given.image or 'IMAGE'} cat {path}"
+                settle = f"cat {quoted(source)}" if source else f"docker run --rm {self.image} cat {quoted(path)}"
                 self.gap("gds", "cufile_config/files", place, settle)
         return CufileConfig(files=tuple(texts) if whole else None, env=env, texts=texts if whole else {})
 
@@ -297,11 +307,11 @@ class _Seen:
                 continue
             if bind.source is None:
                 words = f"{target} is a {bind.kind}: where it lies on the node the file does not say"
-                self.gap("mounts", "", words, f"findmnt -T {target}   # in the container")
+                self.gap("mounts", "", words, f"findmnt -T {quoted(target)}   # in the container")
                 continue
             below = self.below(bind.source) if known else None
             if below is None:
-                self.gap("mounts", "", f"what {bind.source} lies on is not known", f"findmnt -T {bind.source}")
+                self.gap("mounts", "", f"what {bind.source} lies on is not known", f"findmnt -T {quoted(bind.source)}")
                 continue
             self.gaps += [
                 msgspec.structs.replace(gap, key=target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,30 @@ def test_several_containers_are_told_by_name_and_sidecars_left_out() -> None:
 def test_a_path_that_is_not_absolute_is_refused_with_its_place() -> None:
     with pytest.raises(InputError, match=r"f0:1: 'data' is no absolute path"):
         judged(NODE, docker(Binds=["/mnt:data"]))
+
+
+HOSTILE = "/mnt/a b;$(reboot)`id`'\n#"
+
+
+def test_names_from_the_file_are_quoted_in_commands() -> None:
+    volumes = [f"/etc/cufile.json:{HOSTILE}", "odd:/c", f"{HOSTILE}:/etc/cufile.json"]
+    box = docker(Binds=volumes, Env=[f"CUFILE_ENV_PATH_JSON={HOSTILE}x"])
+    box[0]["Config"]["Image"] = HOSTILE
+    (given,) = read(json.dumps(box), "f")
+    commands = [gap.settle_with or "" for gap in inside(NODE, given).gaps]
+    hit = [command for command in commands if "reboot" in command]
+    assert len(hit) > 2
+    for command in hit:
+        words = subprocess.run(
+            ["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True, text=True
+        ).stdout.split("\0")
+        assert any(HOSTILE in word for word in words)
+
+
+def test_containers_of_one_name_get_numbers() -> None:
+    report = judged(NODE, docker(), docker(Devices=[]))
+    failing = {one.subject.partition(":")[0] for one in report.requirements if one.status == "fail"}
+    assert failing == {"kv (2)"}
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

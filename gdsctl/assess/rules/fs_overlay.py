@@ -8,13 +8,16 @@ from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
+    """At a container's `/` one is normal: whether the data lie on it container.no-data-volume tells."""
     mounts = [mount for mount in view.mounts if mount.backing.kind == "overlay"]
+    normal = view.node.container.kind not in (None, "none") and all(mount.target == "/" for mount in mounts)
     if mounts and not view.gpuless:
         yield Fail(
             subject=", ".join(mount.target for mount in mounts),
             message=f"on an overlay, where cuFile finds no device: {some([mount.target for mount in mounts])}",
             evidence=tuple(e for m in mounts for e in seen(m.target, m.fstype, "/proc/self/mountinfo")),
             scope=Scope(mounts=frozenset(mount.target for mount in mounts)),
+            severity="info" if normal else None,
         )
 
 

@@ -258,6 +258,11 @@ SKIPPED = but(
     },
 )
 raised("container.toolkit-skips-mounts", SKIPPED, "NVIDIA_GDS", severity="error")
+raised(
+    "container.toolkit-skips-mounts",
+    but(SKIPPED, {"container.nvidia_fs_nodes": None, "nvidia_fs.loaded": False}),
+    "NVIDIA_GDS",
+)
 near_miss("container.toolkit-skips-mounts", but(SKIPPED, {"container.nvidia_fs_nodes": 16}), "a node with nvidia-fs")
 near_miss(
     "container.toolkit-skips-mounts",
@@ -362,8 +367,8 @@ DEVICES: dict[str, dict[str, Any]] = {
     address: {"bdf": address, "type": kind, "socket": 0, "numa_node": 0, "pcie_group": 0}
     for address, kind in ((GPU0, "GPU"), (GPU1, "GPU"), (NIC, "NET"))
 }
-for gpu in (GPU0, GPU1):
-    DEVICES[gpu]["preferences"] = [{"order": 1, "devices": [NIC]}]
+for one_gpu in (GPU0, GPU1):
+    DEVICES[one_gpu]["preferences"] = [{"order": 1, "devices": [NIC]}]
 UNFILLED = {**DEVICES, NIC: {**DEVICES[NIC], "socket": -1}}
 ROUTING_FILE = "gds.cufile_config.static_routing"
 raised("cufile.static-routing", but(ROUTED, {ROUTING_FILE: json.dumps(UNFILLED)}), f"/{NIC}/socket", severity="error")
