@@ -27,7 +27,9 @@ def check(view: View) -> Iterator[Verdict]:
 
 
 def _remedy(wanted: str, target: str, mode: str | None) -> Remedy:
-    """`mode`: another journal mode that the mount names; the kernel refuses to change it while mounted."""
+    """`mode`: another journal mode that the mount names; the kernel refuses to change it while mounted, and a remount
+    to the mode that holds changes nothing, not even what the mount table shows (Linux 6.18).
+    """
     risk = (
         "none: it is the kernel's default, only written out"
         if mode is None
@@ -39,17 +41,12 @@ def _remedy(wanted: str, target: str, mode: str | None) -> Remedy:
             needs_reboot=True,
             risk=risk,
         )
-    if mode is not None:
-        return Remedy(
-            text=f"Write {wanted} into fstab in place of {mode}, unmount the filesystem and mount it again.",
-            commands=(f"umount {quoted(target)} && mount {quoted(target)}",),
-            risk=f"{risk}; unmounting needs every user of it to stop",
-        )
+    where = "" if mode is None else f" in place of {mode}"
     return Remedy(
-        text=f"Write {wanted} into the mount options, and into fstab so that it stays.",
-        commands=(f"mount -o remount,{wanted} {quoted(target)}",),
-        persistent=False,
-        risk=f"{risk}; a filesystem in use may refuse the remount, then unmount it first",
+        text=f"Write {wanted} into its line of fstab{where}, unmount the filesystem and mount it again. A remount says yes and "
+        "changes nothing.",
+        commands=(f"umount {quoted(target)} && mount {quoted(target)}",),
+        risk=f"{risk}; unmounting needs every user of it to stop",
     )
 
 
@@ -61,10 +58,10 @@ RULE = Rule(
     "data=ordered is the kernel's default, and for that very reason the kernel does not print it.",
     look_at=("grep ext4 /proc/mounts", "grep -i 'ext4 journal' cufile.log"),
     remedy=Remedy(
-        text="Mount with data=ordered written out, in fstab too; the root filesystem takes rootflags=data=ordered.",
-        commands=("mount -o remount,data=ordered TARGET",),
-        persistent=False,
-        risk="none: it is the kernel's default, only written out",
+        text="Write data=ordered into its line of fstab, unmount the filesystem and mount it again (a remount says yes and "
+        "changes nothing); the root filesystem takes rootflags=data=ordered.",
+        commands=("umount TARGET && mount TARGET",),
+        risk="it is the kernel's default, only written out; unmounting needs every user of it to stop",
     ),
     not_to_conclude="The journal mode itself is right; only its mention is missing.",
     source="NVIDIA GDS Troubleshooting Guide, 'Adding or mounting an EXT4 file system'",
