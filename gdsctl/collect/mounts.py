@@ -9,8 +9,9 @@ from gdsctl.collect import addresses
 from gdsctl.collect.reader import Reader
 from gdsctl.data import filesystems
 from gdsctl.data.filesystems import BackingKind
-from gdsctl.model.devices import Backing, Block, Mount, Nic, Nvme
+from gdsctl.model.devices import Backing, Block, FstabEntry, Mount, Nic, Nvme
 from gdsctl.parse import mounts, nfs_options
+from gdsctl.parse.fstab import parse as parse_fstab
 from gdsctl.parse.storage_text import parse_mountstats
 from gdsctl.source.base import Missing, got
 
@@ -37,6 +38,14 @@ def collect(
     storage = _Storage(reader, block, nvme, nics)
     reachable = {entry.target: number for number, entry in enumerate(table)}
     return tuple(_mount(storage, entry, reachable[entry.target] == number) for number, entry in enumerate(table))
+
+
+def fstab(reader: Reader) -> tuple[FstabEntry, ...] | None:
+    """The lines of /etc/fstab, () where there is no such file; None where that is not known."""
+    found = reader.parsed("/etc/fstab", parse_fstab)
+    if isinstance(found, Missing):
+        return () if found.status == "absent" else None
+    return found.entries
 
 
 def _table(reader: Reader) -> tuple[mounts.MountEntry, ...] | Missing:

@@ -52,5 +52,6 @@ def collect(source: Source) -> Node:
         gds=gds.collect(reader),
         container=container.collect(reader),
         smi_topo=gpus.smi_topo(reader),
+        fstab=mounts.fstab(reader),
         gaps=tuple(reader.gaps),
     )

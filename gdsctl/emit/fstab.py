@@ -19,9 +19,14 @@ def emit(plan: Plan) -> Artifact:
     for wish in plan.mounts:
         if wish.change == "rootflags":
             continue
+        if wish.fstab.right:
+            lines += [comment(f"{wish.target}: {wish.fstab.place} is right"), comment(line(wish))]
+            continue
         doing = {"new": "line to add", "none": "line as it should stand"}.get(
             wish.change, "options to change in its line"
         )
+        if wish.fstab.entry is not None:
+            doing = f"for {wish.fstab.place}, which lacks {','.join(wish.fstab.lacks)}"
         lines += [comment(f"{doing}: {wish.why}"), line(wish)]
         reasons[str(len(lines))] = wish.why
     if not lines:

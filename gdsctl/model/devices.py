@@ -102,6 +102,18 @@ class Backing(Record, frozen=True, kw_only=True):
     server: str | None = None
 
 
+class FstabEntry(Record, frozen=True, kw_only=True):
+    """One line of /etc/fstab, names unescaped. `line`: from 1; `passno`: order of the checks at boot, 0 none."""
+
+    line: int
+    source: str
+    target: str
+    fstype: str
+    options: tuple[str, ...] = ()
+    dump: int = 0
+    passno: int = 0
+
+
 class Mount(Record, frozen=True, kw_only=True):
     target: str
     source: str | None = None

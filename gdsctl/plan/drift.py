@@ -94,19 +94,35 @@ def _driver(context: Context, plan: Plan) -> list[Drift]:
 
 
 def _mounts(context: Context, plan: Plan) -> list[Drift]:
+    """Options that a mount lacks, and those that it has but /etc/fstab does not: these are told only."""
     options = {mount.target: ",".join(mount.options) for mount in context.node.mounts}
-    return [
-        Drift(
-            kind="mount",
-            key=wish.target,
-            installed=options.get(wish.target),
-            planned=",".join(wish.options),
-            origin="/proc/self/mountinfo",
-            why=wish.why,
-        )
-        for wish in plan.mounts
-        if wish.change != "none"
-    ]
+    found = []
+    for wish in plan.mounts:
+        entry = wish.fstab.entry
+        if wish.change != "none":
+            found.append(
+                Drift(
+                    kind="mount",
+                    key=wish.target,
+                    installed=options.get(wish.target),
+                    planned=",".join(wish.options),
+                    origin="/proc/self/mountinfo",
+                    why=wish.why,
+                )
+            )
+        elif entry is not None and wish.fstab.lacks:
+            found.append(
+                Drift(
+                    kind="mount",
+                    key=wish.target,
+                    installed=",".join(entry.options),
+                    planned=",".join((*entry.options, *wish.fstab.lacks)),
+                    origin=f"/etc/fstab:{entry.line}",
+                    why=wish.why,
+                    required=False,
+                )
+            )
+    return found
 
 
 def against_baseline(now: Assessment, before: Assessment) -> tuple[Change, ...]:

@@ -11,7 +11,7 @@ import msgspec
 
 from gdsctl.data import filesystems
 from gdsctl.data.mount_advice import advice
-from gdsctl.model.devices import Backing, Mount, Nic
+from gdsctl.model.devices import Backing, FstabEntry, Mount, Nic
 from gdsctl.model.shell import fstab_field
 from gdsctl.parse import nfs_options
 from gdsctl.plan.context import Context, addresses
@@ -22,14 +22,41 @@ from gdsctl.record import Record
 _SHOWN_ONLY = frozenset(
     {"addr", "clientaddr", "mountaddr", "mountport", "mountproto", "mountvers", "local_lock", "seclabel"}
 )
+FSTAB = "/etc/fstab"
+# Flags of the mount, not of the filesystem: the kernel changes these while mounted (mount(8), FILESYSTEM-INDEPENDENT). A
+# filesystem's own option may be taken by a remount without an error and without a change (data= on ext4, Linux 6.18).
+_CHANGED_MOUNTED = frozenset(
+    {"ro", "rw", "atime", "noatime", "relatime", "norelatime", "strictatime", "diratime", "nodiratime", "lazytime"}
+) | frozenset({"suid", "nosuid", "dev", "nodev", "exec", "noexec"})
 _NFS_RDMA_PORT = "20049"  # IANA nfsrdma
 _VAST_FLOOR = 8  # VAST NFS client documentation: about 2 connections per 100 Gb/s over RDMA, at least 8
+
+
+class InFstab(Record, frozen=True, kw_only=True):
+    """What /etc/fstab says of a mount. `known` false: it was not captured; `entry` None: it has no line there.
+
+    `lacks`: options that count for the path and that the line does not give.
+    """
+
+    known: bool = False
+    entry: FstabEntry | None = None
+    lacks: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """`line 7 of /etc/fstab`."""
+        return f"line {self.entry.line} of {FSTAB}" if self.entry else FSTAB
+
+    @property
+    def right(self) -> bool:
+        return self.entry is not None and not self.lacks
 
 
 class MountPlan(Record, frozen=True, kw_only=True):
     """A mount as it should be. `change`: none | remount | again (unmount, mount) | new | rootflags.
 
     `options`: all of them, for fstab; `added`: those that the mount lacks today; `backing`: of a mount that is to come.
+    `fstab`: whether the next boot mounts it so.
     """
 
     target: str
@@ -42,6 +69,7 @@ class MountPlan(Record, frozen=True, kw_only=True):
     device: str | None = None
     backing: Backing = Backing()
     notes: tuple[str, ...] = ()
+    fstab: InFstab = InFstab()
 
 
 def desire(context: Context) -> tuple[MountPlan, ...]:
@@ -87,6 +115,7 @@ def unchanged(plans: Iterable[MountPlan]) -> tuple[MountPlan, ...]:
             change="none",
             options=tuple(option for option in plan.options if option not in plan.added),
             added=(),
+            fstab=InFstab(),
             why="left as it is: other options would change no path",
         )
         for plan in plans
@@ -117,11 +146,14 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
     why = "the options stand"
     change: Literal["none", "remount", "again", "rootflags"] = "none"
     if added:
-        nfs = row is not None and row.name == "nfs"
-        change = "rootflags" if mount.target == "/" else "again" if nfs else "remount"
+        flags = all(option in _CHANGED_MOUNTED for option in added)
+        change = "remount" if flags else "rootflags" if mount.target == "/" else "again"
         why = f"{mount.target} lacks {','.join(added)}"
     keep = {name: value for name, value in present.items() if name not in _SHOWN_ONLY and name not in wanted}
     transport = wanted.get("proto") or mount.backing.transport
+    fstab = _in_fstab(context, mount.target, wanted)
+    if change == "none" and fstab.lacks:
+        why = f"the options stand, but {fstab.place} lacks {','.join(fstab.lacks)}: the next boot mounts it without"
     return MountPlan(
         target=mount.target,
         source=mount.source or mount.fstype,
@@ -132,7 +164,8 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         why=why,
         device=mount.device,
         backing=msgspec.structs.replace(mount.backing, transport=transport),
-        notes=notes,
+        notes=notes + _nowhere(fstab, mount.target),
+        fstab=fstab,
     )
 
 
@@ -173,6 +206,9 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
         wanted[name] = value
     wanted.update(_pinned(wish))
     options = tuple(_written(name, value) for name, value in wanted.items()) or ("defaults",)
+    fstab = _in_fstab(context, wish.target, wanted)
+    if fstab.entry is not None and fstab.entry.source != wish.source:
+        notes += (f"{wish.target}: {fstab.place} mounts {fstab.entry.source} there; the intent names {wish.source}",)
     row_of_kind = advice(backing.kind)
     if row_of_kind is not None:
         notes += (f"{wish.target}: {row_of_kind.advice} (look: {row_of_kind.check})",)
@@ -187,6 +223,39 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
         device=device,
         backing=backing,
         notes=notes,
+        fstab=fstab,
+    )
+
+
+def _in_fstab(context: Context, target: str, wanted: dict[str, str | None]) -> InFstab:
+    """Of several lines for one target the first counts, as for mount(8)."""
+    lines = context.node.fstab
+    if lines is None:
+        return InFstab()
+    entry = next((line for line in lines if line.target == target), None)
+    if entry is None:
+        return InFstab(known=True)
+    present = _spelt(entry.options)
+    if "vers" in present:
+        wanted = {name: value for name, value in wanted.items() if name != "vers"}
+    lacks = tuple(_written(name, value) for name, value in wanted.items() if not _same(name, value, present))
+    return InFstab(known=True, entry=entry, lacks=lacks)
+
+
+def _spelt(options: tuple[str, ...]) -> dict[str, str | None]:
+    """Options by name, those of NFS under the name that the kernel shows (nfs(5))."""
+    present = _pairs(options)
+    for word in ("tcp", "udp", "rdma"):
+        if word in present:
+            present["proto"] = word
+    return present | ({"vers": present["nfsvers"]} if "nfsvers" in present else {})
+
+
+def _nowhere(fstab: InFstab, target: str) -> tuple[str, ...]:
+    if not fstab.known or fstab.entry is not None:
+        return ()
+    return (
+        f"{target} has no line in {FSTAB}: whatever else mounts it (a unit, an automounter) must give these options",
     )
 
 
@@ -207,8 +276,18 @@ def _block_backing(context: Context, device: str) -> Backing:
 
 
 def fstab_line(plan: MountPlan) -> str:
-    """Six fields. Local file systems are checked at boot (pass 2), network ones wait for the network."""
+    """Six fields: the line that stands, with what it lacks, or a new one. Local file systems are checked at boot (pass 2), network ones wait for the network."""
     network = plan.device is None
+    entry = plan.fstab.entry
+    if entry is not None:  # the operator's own line, with what it lacks
+        return " ".join(
+            (
+                *map(fstab_field, (entry.source, entry.target, entry.fstype)),
+                ",".join(map(fstab_field, (*entry.options, *plan.fstab.lacks))) or "defaults",
+                str(entry.dump),
+                str(entry.passno),
+            )
+        )
     options = list(plan.options)
     if network and "_netdev" not in options:
         options.append("_netdev")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gdsctl.model.node import SourceInfo
 from gdsctl.source.base import Missing, Output, Source
 from gdsctl.source.snapshot import CommandEntry, ManifestStatus
+
+_PASSWORD = re.compile(rb"\b(pass(?:wd|word)?2?|secret)=[^,\s]*")  # of mount.cifs(8) and mount.ceph(8)
 
 
 class Recorder:
@@ -36,7 +39,7 @@ class Recorder:
         reading = self._source.read(path)
         place = self._place(path)
         if not isinstance(reading, Missing):
-            self.files[place] = reading
+            self.files[place] = _PASSWORD.sub(rb"\1=-", reading) if place == "/etc/fstab" else reading
         self._note(place, reading)
         return reading
 

@@ -12,8 +12,10 @@ import pytest
 from gdsctl.collect import block, mounts, nics, nvme
 from gdsctl.collect.reader import Reader
 from gdsctl.model.devices import Block, Mount, Nic, Nvme
+from gdsctl.parse.fstab import parse as parse_fstab
 from gdsctl.source.base import Output
 from gdsctl.source.opening import open_source
+from gdsctl.source.record import Recorder
 
 Machine = Callable[..., Reader]
 PCIE = Nvme(name="nvme0", address="0000:01:00.0", transport="pcie", namespaces=("nvme0n1",))
@@ -244,3 +246,17 @@ def test_no_table_is_a_gap(machine: Machine) -> None:
     reader = machine({"/proc/self/mountinfo": "nonsense\n"})
     assert mounts.collect(reader, (), (), ()) == ()
     assert (reader.gaps[0].section, reader.gaps[0].reason) == ("mounts", "error")
+
+
+def test_fstab_and_its_passwords(machine: Machine) -> None:
+    text = b"//nas/x /x cifs user=u,password=hunter2,vers=3 0 0\nceph:/ /c ceph name=n,secret=AQ==,_netdev 0 0\n"
+    reader = machine({"/etc/fstab": text})
+    first, second = mounts.fstab(reader) or ()
+    assert (first.target, second.line) == ("/x", 2)
+    recorder = Recorder(reader.source)
+    recorder.read("/etc/fstab")
+    kept = recorder.files["/etc/fstab"]
+    assert b"hunter2" not in kept
+    assert b"AQ==" not in kept
+    assert [e.target for e in parse_fstab(kept.decode()).entries] == ["/x", "/c"]
+    assert mounts.fstab(machine({"/etc/passwd": b""})) == ()
