@@ -47,7 +47,7 @@ def plan(  # noqa: PLR0917 -- options, named on the command line
         typer.Option(
             metavar="KIND",
             help="Print this artifact, and only it: cufile.json, static-routing, modprobe, kernel-cmdline, acs, mount, fstab, systemd-mount, "
-            "nfsmount.conf, storageclass, pod, gpu-operator-values, lmcache, steps. Several, or all: with --output-dir.",
+            "nfsmount.conf, storageclass, pod, gpu-operator-values, lmcache, lmcache-bench, steps. Several, or all: with --output-dir.",
             show_default=False,
         ),
     ] = None,

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated, Optional
 
 import typer
 
-from gdsctl.cli.options import Format, Formatted, NoColor, Output
+from gdsctl.cli.options import NoColor, Output
 from gdsctl.errors import InputError, UsageError
+
+
+class Format(str, Enum):
+    table = "table"
+    json = "json"
+    yaml = "yaml"
+    lmcache_bench = "lmcache-bench"
 
 
 def size(  # noqa: PLR0917 -- options, named on the command line
@@ -52,7 +60,9 @@ def size(  # noqa: PLR0917 -- options, named on the command line
         Optional[float],
         typer.Option(metavar="P", help="Rate at which the engine computes a prefix.", show_default=False),
     ] = None,
-    format: Formatted = Format.table,  # noqa: A002 -- the option's name
+    format: Annotated[  # noqa: A002 -- the option's name
+        Format, typer.Option(help="lmcache-bench: a configuration for lmcache bench engine (with --volume-gib).")
+    ] = Format.table,
     output: Output = None,
     no_color: NoColor = False,
 ) -> None:
@@ -101,5 +111,12 @@ def size(  # noqa: PLR0917 -- options, named on the command line
         from gdsctl.render import size_report, terminal
 
         terminal.deliver(size_report.size_report(report), output, no_color=no_color)
+    elif format is Format.lmcache_bench:
+        from gdsctl.emit import lmcache_bench
+
+        if volume_gib is None or context is None:
+            raise UsageError("--format lmcache-bench needs --volume-gib and --context, the tokens of one document")
+        values = lmcache_bench.configuration(volume_gib, context, report.tokens_per_gib)
+        documents.deliver(lmcache_bench.text(values), output)
     else:
         documents.deliver(documents.ENCODERS[format.value](report), output)

@@ -44,6 +44,7 @@ EMITTERS: dict[str, Emitter] = {
         Emitter(kind="pod", module="pod", file="pod.yaml"),
         Emitter(kind="gpu-operator-values", module="gpu_operator_values", file="gpu-operator-values.yaml"),
         Emitter(kind="lmcache", module="lmcache", file="lmcache.sh"),
+        Emitter(kind="lmcache-bench", module="lmcache_bench", file="lmcache-bench.json"),
         Emitter(kind="steps", module="steps", file="steps.txt"),
     )
 }

@@ -11,7 +11,10 @@ from gdsctl.plan.documents import Artifact
 from gdsctl.record import Record
 
 PORT = 5555  # lmcache server's own default, and that of LMCacheMPConnector
-_SIZE_GIB = 64
+L1_GIB = 64
+L2_GIB = 4 * L1_GIB
+SINCE = "0.5.6"  # --l1-manager (config.py of 0.5.5 lacks it)
+SINCE_FS_NATIVE = "0.4.3"
 _DIRECT = ("nvidia-fs", "p2pdma", "c2c", "rdma")
 _CHUNK_TOKENS = 256  # lmcache server's own default
 
@@ -35,12 +38,12 @@ def start(plan: Plan) -> Start | None:
     target = (straight or targets)[0]
     path = f"{target.rstrip('/')}/lmcache"
     words = ["lmcache", "server", "--port", str(PORT), "--eviction-policy", "LRU", "--chunk-size"]
-    size = f"{_SIZE_GIB} GiB to begin with: gdsctl size tells how many sessions that holds"
+    size = f"{L1_GIB} GiB to begin with: gdsctl size tells how many sessions that holds"
     if straight:
         manager = {
             "type": "GDS",
             "tag": "gds",
-            "size_gb": _SIZE_GIB,
+            "size_gb": L1_GIB,
             "path": path,
             "backend": "cufile",
             "direct_io": True,
@@ -51,8 +54,8 @@ def start(plan: Plan) -> Start | None:
             "the slab is emptied at each start, and takes no L2 adapter",
         )
     else:
-        adapter = {"type": "fs_native", "base_path": path, "use_odirect": True, "max_capacity_gb": 4 * _SIZE_GIB}
-        words += [str(_CHUNK_TOKENS), "--l1-size-gb", str(_SIZE_GIB), "--l2-adapter", json.dumps(adapter)]
+        adapter = {"type": "fs_native", "base_path": path, "use_odirect": True, "max_capacity_gb": L2_GIB}
+        words += [str(_CHUNK_TOKENS), "--l1-size-gb", str(L1_GIB), "--l2-adapter", json.dumps(adapter)]
         reasons = (
             f"{target} does not go direct for every GPU: a GDS L1 would go through host memory anyway",
             "a DRAM L1 with files below it: bytes go GPU <-> host memory <-> file, and GPUDirect Storage has no part in it",
@@ -82,7 +85,9 @@ def emit(plan: Plan) -> Artifact:
     lines = ["#!/bin/bash", *map(comment, found.reasons)]
     lines += [
         comment(
-            "the options are LMCache's at multi_l1.rst@3ae3e921: lmcache server --help tells whether yours has them"
+            f"the options are those of LMCache {SINCE} and later: lmcache server --help tells whether yours has them"
+            if found.direct
+            else f"the options are those of LMCache {SINCE_FS_NATIVE} and later"
         ),
         comment(f"the engine: vllm serve MODEL --kv-transfer-config {quoted(json.dumps(connector))}"),
         "set -e",

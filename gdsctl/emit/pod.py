@@ -5,9 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from gdsctl.emit.lmcache import start
+from gdsctl.emit.storageclass import dns_name
 from gdsctl.emit.yaml_stream import yaml_stream
 from gdsctl.plan.desired import Plan
 from gdsctl.plan.documents import Artifact
+
+_TEMPLATE = "gdsctl-gpus"
+
+
+def _template(count: int) -> dict[str, Any]:
+    """`resource.k8s.io/v1` came with Kubernetes 1.34."""
+    request = {
+        "name": "gpus",
+        "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": count},
+    }
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": _TEMPLATE},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
 
 
 def applies(plan: Plan) -> bool:
@@ -15,14 +32,17 @@ def applies(plan: Plan) -> bool:
 
 
 def emit(plan: Plan) -> Artifact:
-    """One Pod that runs the server of `--emit lmcache` on a host path."""
+    """One Pod that runs the server of `--emit lmcache` on a host path, and the template of its claim where it asks by one."""
     found = start(plan)
     if found is None:
         return Artifact(path="pod.yaml", content="# no mount to give to a pod\n")
     routes = {route.route for route in plan.routes_after if route.mount == found.target}
     mount = next((m for m in plan.node_after.mounts if m.target == found.target), None)
     rdma = mount is not None and mount.backing.transport == "rdma"
+    claim = f"; or persistentVolumeClaim: {{claimName: {dns_name(found.target)}}}, of --emit storageclass"
+    nfs = mount is not None and mount.fstype in ("nfs", "nfs4")
     comments = [
+        f"data: a host path{claim if nfs else ''}",
         "merge volumes, volumeMounts, securityContext and resources into your own manifest; IMAGE is yours too",
         "/run/udev and cufile.json: cuFile refuses files without the first, and takes its settings from the second",
     ]
@@ -40,7 +60,9 @@ def emit(plan: Plan) -> Artifact:
             "GDS_ENABLED adds them without, and /run/udev and cufile.json too"
         )
     security: dict[str, Any] = {"privileged": True} if "nvidia-fs" in routes else {}
-    resources: dict[str, Any] = {"nvidia.com/gpu": len(plan.node.gpus) or 1}
+    count = len(plan.node.gpus) or 1
+    by_claim = plan.intent.workload is not None and plan.intent.workload.gpus_by == "resource-claim"
+    resources: dict[str, Any] = {"claims": [{"name": "gpus"}]} if by_claim else {"limits": {"nvidia.com/gpu": count}}
     if rdma:
         security["capabilities"] = {"add": ["IPC_LOCK"]}
         volumes.append(("infiniband", "/dev/infiniband", False))
@@ -55,12 +77,13 @@ def emit(plan: Plan) -> Artifact:
         "spec": {
             "hostIPC": True,
             "hostNetwork": rdma,
+            **({"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": _TEMPLATE}]} if by_claim else {}),
             "containers": [
                 {
                     "name": "lmcache",
                     "image": "IMAGE",
                     "command": list(found.words),
-                    "resources": {"limits": resources},
+                    "resources": resources,
                     "securityContext": security,
                     "volumeMounts": [
                         {"name": name, "mountPath": path, **({"readOnly": True} if only else {})}
@@ -71,5 +94,8 @@ def emit(plan: Plan) -> Artifact:
             "volumes": [{"name": name, "hostPath": {"path": path}} for name, path, _ in volumes],
         },
     }
+    parts: list[tuple[list[str], Any]] = [(comments, pod)]
+    if by_claim:
+        parts.append((["the node needs NVIDIA's DRA driver instead of its device plugin"], _template(count)))
     reasons = {f"/spec/volumes/{index}": path for index, (_, path, _) in enumerate(volumes)}
-    return Artifact(path="pod.yaml", content=yaml_stream((comments, pod)), reasons=reasons)
+    return Artifact(path="pod.yaml", content=yaml_stream(*parts), reasons=reasons)

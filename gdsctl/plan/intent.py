@@ -17,9 +17,11 @@ from gdsctl.record import Record
 
 SCHEMA = "gdsctl/intent/v1"
 Mode = Literal["auto", "nvidia-fs", "p2pdma", "compat"]
+GpusBy = Literal["device-plugin", "resource-claim"]
 Expect = Literal["direct", "direct-or-routed", "compat", "any"]
 Policy = Literal["GPU_MEM_NVLINKS", "GPU_MEM", "SYS_MEM", "P2P"]
 
+_DECIMAL = re.compile(r"0|[1-9][0-9]{0,17}")
 _OPTION = re.compile(r"[A-Za-z0-9_.:/~@+-]+")
 
 
@@ -40,8 +42,11 @@ class MountIntent(Record, frozen=True, kw_only=True):
 
 
 class Workload(Record, frozen=True, kw_only=True):
+    """`gpus_by`: how a pod asks for GPUs, of NVIDIA's device plugin or by a resource claim (its DRA driver)."""
+
     kind: str = "kv-cache"
     chunk_bytes: int | None = None
+    gpus_by: GpusBy = "device-plugin"
 
 
 class Intent(Record, frozen=True, kw_only=True):
@@ -137,7 +142,7 @@ def _gpus(value: Value) -> Literal["all"] | tuple[int | str, ...]:
     for item in value.items():
         text = item.text()
         address = canonical_address(text)
-        if address is None and not (text.isascii() and text.isdecimal() and len(text) < 5):
+        if address is None and not (_DECIMAL.fullmatch(text) and len(text) < 5):
             raise item.fault(f"{text[:60]!r} is neither an index nor a PCI address such as 0000:3b:00.0")
         found.append(address or int(text))
     if not found:
@@ -222,13 +227,15 @@ def _option(name: str, value: Value) -> str | int | bool:
     """No commas, blanks or quotes: an option that holds one cannot be written in fstab."""
     if not _OPTION.fullmatch(name):
         raise value.fault("not the name of a mount option")
-    plain = True if value.is_null else value.plain()
-    if isinstance(plain, bool):
-        return plain
+    if value.is_null:
+        return True
     text = value.text()
+    if value.is_bool:
+        return text.lower() in ("true", "yes", "on", "y")
     if not _OPTION.fullmatch(text):
         raise value.fault(f"{text[:60]!r} is not the value of a mount option")
-    return plain if isinstance(plain, int) else text
+    # As written: mode=0755 and lock=1:30 are texts to mount(8), not the numbers 493 and 90 of YAML 1.1.
+    return int(text) if _DECIMAL.fullmatch(text) else text
 
 
 def _routing(value: Value) -> Literal["auto", "off"] | tuple[Policy, ...]:
@@ -243,12 +250,16 @@ def _routing(value: Value) -> Literal["auto", "off"] | tuple[Policy, ...]:
 
 
 def _workload(value: Value) -> Workload:
-    given = {name: field for name, field in value.fields(("kind", "chunk_bytes")).items() if not field.is_null}
+    given = {
+        name: field for name, field in value.fields(("kind", "chunk_bytes", "gpus_by")).items() if not field.is_null
+    }
     found: dict[str, Any] = {}
     if "kind" in given:
         found["kind"] = given["kind"].word(("kv-cache",))
     if "chunk_bytes" in given:
         found["chunk_bytes"] = given["chunk_bytes"].size_bytes()
+    if "gpus_by" in given:
+        found["gpus_by"] = given["gpus_by"].word(get_args(GpusBy))
     return Workload(**found)
 
 
