@@ -231,7 +231,7 @@ def _option(name: str, value: Value) -> str | int | bool:
         return True
     text = value.text()
     if value.is_bool:
-        return text.lower() in ("true", "yes", "on", "y")
+        return text.lower() in ("true", "yes", "on")
     if not _OPTION.fullmatch(text):
         raise value.fault(f"{text[:60]!r} is not the value of a mount option")
     # As written: mode=0755 and lock=1:30 are texts to mount(8), not the numbers 493 and 90 of YAML 1.1.

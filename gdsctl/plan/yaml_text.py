@@ -18,6 +18,7 @@ DEEPEST = 20
 MOST_NODES = 50_000
 
 _SIZE = re.compile(r"(\d{1,18})\s*(B|KiB|MiB|GiB|TiB|kB|MB|GB|TB)?")
+_ODD_NUMBER = re.compile(r"[-+]?(0[0-9bx_]|[0-9.]*[:_])")
 _UNITS = {
     "B": 1,
     "KiB": 1 << 10,
@@ -45,6 +46,11 @@ class Value:
     @property
     def is_null(self) -> bool:
         return isinstance(self._node, yaml.ScalarNode) and self._node.tag == "tag:yaml.org,2002:null"
+
+    @property
+    def is_bool(self) -> bool:
+        """An unquoted true, false, yes, no, on or off."""
+        return isinstance(self._node, yaml.ScalarNode) and self._node.tag == "tag:yaml.org,2002:bool"
 
     @property
     def is_list(self) -> bool:
@@ -105,7 +111,15 @@ class Value:
         return found
 
     def plain(self) -> Any:
-        """The value as YAML types it: finite numbers, booleans, texts, lists, mappings."""
+        """The value as YAML types it: finite numbers, booleans, texts, lists, mappings.
+
+        Numbers that YAML 1.1 reads in base 2, 8, 16 or 60, or across underscores, are a fault: 010 would be 8, 1:30 be 90.
+        """
+        odd = next((text for text in _numbers(self._node) if _ODD_NUMBER.match(text)), None)
+        if odd is not None:
+            raise self.fault(
+                f"{odd[:60]!r} is not a plain decimal number: YAML reads it in another base; write it in decimal"
+            )
         try:
             value = _Plain().construct_document(self._node)
         except (
@@ -119,6 +133,17 @@ class Value:
         if not _finite(value):
             raise self.fault("a number must be finite")
         return value
+
+
+def _numbers(node: Any) -> Iterator[str]:
+    """The texts that YAML takes for numbers."""
+    if isinstance(node, yaml.ScalarNode):
+        if node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float"):
+            yield str(node.value)
+    else:
+        for part in node.value:
+            for inner in part if isinstance(part, tuple) else (part,):
+                yield from _numbers(inner)
 
 
 def _finite(value: Any) -> bool:

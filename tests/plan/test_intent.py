@@ -63,6 +63,36 @@ def test_words_that_yaml_would_retype() -> None:
     assert found.gpus == (0, "0000:3b:00.0")
 
 
+def test_mount_options_stay_as_they_are_written() -> None:
+    """YAML 1.1 would make 493, 90, 31, 1000 and 1.1 of these; yes, no, on and off, unquoted, say whether it is set."""
+    text = """\
+mounts:
+- target: /a
+  options: {mode: 0755, t: 1:30, x: 0x1f, u: 1_000, vers: 1.10, size: 16, d: 2026-01-01, i: .inf, z: 00, n: 0, m: -5,
+            hard: yes, soft: no, ac: on, acl: off, bare: ~, quoted: "yes"}
+"""
+    (mount,) = read(text, "i").intent.mounts or ()
+    assert mount.options == {
+        "mode": "0755",
+        "t": "1:30",
+        "x": "0x1f",
+        "u": "1_000",
+        "vers": "1.10",
+        "size": 16,
+        "d": "2026-01-01",
+        "i": ".inf",
+        "z": "00",
+        "n": 0,
+        "m": "-5",
+        "hard": True,
+        "soft": False,
+        "ac": True,
+        "acl": False,
+        "bare": True,
+        "quoted": "yes",
+    }
+
+
 def test_nested_and_dotted_tuning() -> None:
     text = "tuning:\n  execution: {max_io_queue_depth: 64}\n  properties.posix_pool_slab_count: [1, 2, 3]\n"
     found = read(text, "i")
@@ -96,7 +126,13 @@ def test_nested_and_dotted_tuning() -> None:
         ("tuning:\n  properties.max_direct_io_size_kb: 1.0e+999", 2, "finite"),
         ("tuning:\n  properties.posix_pool_slab_size_kb: [4, .nan]", 2, "finite"),
         ("tuning:\n  properties.max_direct_io_size_kb: {a: {.inf: 1}}", 2, "finite"),
-        ("mounts:\n  - target: /a\n    options: {rsize: .inf}", 3, "finite"),
+        ("tuning:\n  max_io_threads: 010", 2, "'010' is not a plain decimal number"),
+        ("tuning:\n  max_io_threads: 1:30", 2, "'1:30' is not a plain decimal number"),
+        ("tuning:\n  max_io_threads: 0x10", 2, "'0x10' is not a plain decimal number"),
+        ("tuning:\n  max_io_threads: 1_0", 2, "'1_0' is not a plain decimal number"),
+        ("tuning:\n  max_io_threads: 0b10", 2, "'0b10' is not a plain decimal number"),
+        ("tuning:\n  properties.posix_pool_slab_size_kb: [4, -010]", 2, "'-010' is not a plain decimal number"),
+        ("gpus: [010]", 1, "neither an index"),
         ("gds_version: newest", 1, "not a GDS release"),
         ("gpus: [first]", 1, "neither an index nor a PCI address"),
         ("gpus: some", 1, "not one of all"),
