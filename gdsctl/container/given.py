@@ -45,6 +45,7 @@ class Given(Record, frozen=True, kw_only=True):
     memlock_bytes: int | None = None
     io_uring: bool | None = None
     sysfs: bool = True
+    host_network: bool | None = None
 
     @property
     def place(self) -> str:

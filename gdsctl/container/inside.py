@@ -185,6 +185,7 @@ class _Seen:
             ipc_lock=given.ipc_lock,
             io_uring=self._io_uring(),
             toolkit_gds=given.gds,
+            host_network=self._host_network(),
             evidence=(f"{given.place} describes the container {given.name}",),
         )
 
@@ -253,6 +254,12 @@ class _Seen:
         return ()
 
     # --- limits -------------------------------------------------------------------------------------------------------
+
+    def _host_network(self) -> bool | None:
+        if self.given.host_network is None:
+            words = "whether the container's network has the node's RDMA interfaces is not said"
+            self.gap("container", "host_network", words, "ip -4 addr   # in the container")
+        return self.given.host_network
 
     def _memlock(self) -> int | None:
         if self.given.memlock_bytes is None:

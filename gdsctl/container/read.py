@@ -182,6 +182,7 @@ def _inspected(item: Item, path: str) -> Given:
         ipc_lock=privileged or _ipc_lock([*_texts(host.get("CapAdd")), *_texts(item.get("EffectiveCaps"))]),
         memlock_bytes=_limit(limits["memlock"].word("Soft")) if "memlock" in limits else None,
         io_uring=True if privileged else _security_opt(_texts(host.get("SecurityOpt"))),
+        host_network=_shared(host.word("NetworkMode")),
     )
 
 
@@ -206,6 +207,13 @@ def _short_bind(text: str) -> Bind | None:
     if source.startswith("/"):
         return Bind(target=target, source=source)
     return Bind(target=target, kind=f"volume {source}" if not source.startswith((".", "~")) else f"folder {source}")
+
+
+def _shared(mode: str | None) -> bool | None:
+    """Docker's network modes: whose network another container's is does not show, and macvlan networks have names."""
+    if mode is None or mode.startswith("container:"):
+        return None
+    return mode == "host" if mode in ("host", "default", "bridge", "none") else None
 
 
 def _security_opt(options: list[str]) -> bool | None:
@@ -266,6 +274,7 @@ def _oci(item: Item, path: str) -> Given:
     hooked = any("nvidia-container-runtime-hook" in hook or "nvidia-container-toolkit" in hook for hook in hooks)
     given = any(re.fullmatch(r"/dev/nvidia\d+", device) for device in devices)
     limits = {limit.word("type"): limit for limit in item.list("process", "rlimits")}
+    namespaces = linux.list("namespaces") if linux is not None else []
     seccomp = linux.get("seccomp") if linux is not None else None
     capabilities = item.get("process", "capabilities")
     return Given(
@@ -283,6 +292,7 @@ def _oci(item: Item, path: str) -> Given:
         ipc_lock=_ipc_lock(_texts(capabilities.get("effective") if capabilities is not None else None)),
         memlock_bytes=_limit(limits["RLIMIT_MEMLOCK"].word("soft")) if "RLIMIT_MEMLOCK" in limits else None,
         io_uring=_allows(seccomp) if seccomp is not None and seccomp.is_mapping else True,
+        host_network=None if any(space.word("type") == "network" for space in namespaces) else True,
         sysfs=any(mount.word("destination") in ("/sys", "/") for mount in mounts),
     )
 
@@ -378,6 +388,7 @@ def _compose(name: str, service: Item, path: str) -> Given:
         ipc_lock=privileged or _ipc_lock(_texts(service.get("cap_add"))),
         memlock_bytes=_limit(memlock.text or memlock.word("soft")) if memlock is not None else None,
         io_uring=True if privileged else _security_opt(_texts(service.get("security_opt"))),
+        host_network=_shared(service.word("network_mode") or "default"),
     )
 
 
@@ -460,6 +471,7 @@ def _pod_container(container: Item, spec: Item, pod: str, path: str, claims: dic
         privileged=privileged,
         ipc_lock=privileged or _ipc_lock(capabilities),
         io_uring=True if privileged or profile == "Unconfined" else None,
+        host_network=True if spec.word("hostNetwork") == "true" else None,  # Multus may add interfaces
     )
 
 

@@ -141,6 +141,7 @@ class Container(Record, frozen=True, kw_only=True):
     `has_gpu_nodes`: /dev/nvidiaN; `has_sysfs`: /sys with the PCI functions; `nvidia_fs_nodes`: how many /dev/nvidia-fsN the
     driver made (on the host); `rdma_nodes`: names in /dev/infiniband; `ipc_lock`: CAP_IPC_LOCK, which lifts the limit on
     locked memory; `io_uring`: may rings be set up; `toolkit_gds`: is NVIDIA's container toolkit asked for what GDS needs?
+    `host_network`: of a container known by its file alone: does it share the node's network?
     """
 
     kind: str | None = None
@@ -154,4 +155,5 @@ class Container(Record, frozen=True, kw_only=True):
     ipc_lock: bool | None = None
     io_uring: bool | None = None
     toolkit_gds: bool | None = None
+    host_network: bool | None = None
     evidence: tuple[str, ...] = ()

@@ -38,6 +38,7 @@ _NOT_OF_A_SPEC = {
     "container.no-data-volume",
     "container.no-rdma-device",
     "container.memlock-limited",
+    "container.own-network",
 }
 
 

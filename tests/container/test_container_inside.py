@@ -139,8 +139,14 @@ def test_rdma_from_user_space_wants_devices_and_locked_memory() -> None:
     )
     assert "container.memlock-limited" in told(judged(weka, docker(Binds=volumes)), "unknown")
     devices = [*docker()[0]["HostConfig"]["Devices"], {"PathOnHost": "/dev/infiniband"}]
-    whole = judged(weka, docker(Binds=volumes, Devices=devices, Ulimits=[{"Name": "memlock", "Soft": -1}]))
-    assert {"container.no-rdma-device", "container.memlock-limited"} <= told(whole, "pass")
+    lifted = [{"Name": "memlock", "Soft": -1}]
+    whole = judged(weka, docker(Binds=volumes, Devices=devices, Ulimits=lifted, NetworkMode="host"))
+    needs = {"container.no-rdma-device", "container.memlock-limited", "container.own-network"}
+    assert needs <= told(whole, "pass")
+    apart = judged(weka, docker(Binds=volumes, Devices=devices, Ulimits=lifted, NetworkMode="bridge"))
+    assert needs & told(apart, "fail") == {"container.own-network"}
+    elsewhere = judged(weka, docker(Binds=volumes, Devices=devices, Ulimits=lifted, NetworkMode="rdma-macvlan"))
+    assert needs & told(elsewhere, "unknown") == {"container.own-network"}
 
 
 def test_a_claim_whose_volume_is_elsewhere_is_unknown() -> None:

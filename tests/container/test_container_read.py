@@ -133,6 +133,9 @@ def test_oci() -> None:
     assert found.binds[0] == Bind(target="/data", source="/mnt/nvme")
     assert found.devices == ("/dev/nvidia-fs0",)  # a node that is only bound stays closed by the cgroup
     assert (found.memlock_bytes, found.ipc_lock, found.io_uring) == (65536, False, False)
+    assert found.host_network is True  # no namespace of its own
+    apart = only({**OCI, "linux": {"namespaces": [{"type": "network", "path": "/run/netns/x"}]}})
+    assert apart.host_network is None  # a plugin may have put a NIC there
     assert found.gpus is None  # asked of NVIDIA's runtime, which has not been here yet
     bare = only({**OCI, "mounts": [], "process": {}, "linux": {}})
     assert (bare.sysfs, bare.gpus, bare.io_uring, bare.memlock_bytes) == (False, False, True, None)

@@ -243,6 +243,18 @@ near_miss(
 unsure("container.memlock-limited", but(RDMA_FROM_USER_SPACE, LIMITED | {"container.memlock_bytes": None}), on("/weka"))
 unsure("container.memlock-limited", but(RDMA_FROM_USER_SPACE, LIMITED | {"container.ipc_lock": None}), on("/weka"))
 
+raised(
+    "container.own-network",
+    but(RDMA_FROM_USER_SPACE, {"container.host_network": False}),
+    "network",
+    on("/weka"),
+    severity="error",
+)
+near_miss("container.own-network", but(RDMA_FROM_USER_SPACE, {"container.host_network": True}))
+near_miss("container.own-network", but(IN_DOCKER, {"container.host_network": False}), "the kernel does RDMA for NFS")
+near_miss("container.own-network", RDMA_FROM_USER_SPACE, "from inside its own interfaces are seen")
+unsure("container.own-network", unread(RDMA_FROM_USER_SPACE, "container", "host_network"), on("/weka"))
+
 raised("container.io-uring-refused", but(IN_DOCKER, {"container.io_uring": False}), "io_uring", severity="info")
 near_miss("container.io-uring-refused", but(IN_DOCKER, {"container.io_uring": True}))
 silent("container.io-uring-refused", but(IN_DOCKER, {"container.io_uring": None}), NOTHING_HANGS)
@@ -382,6 +394,12 @@ raised(
 near_miss("cufile.static-routing", but(ROUTED, {ROUTING_FILE: json.dumps(DEVICES)}))
 near_miss("cufile.static-routing", but(FS, {ROUTING_FILE: json.dumps(UNFILLED)}), "the file is not switched on")
 silent("cufile.static-routing", ROUTED, "a file that was not read has no faults to name")
+configured(
+    "cufile.denylist-name",
+    {"denylist": {"drivers": ["nvme-rdma"]}},
+    {"denylist": {"drivers": ["nvme_rdma"], "filesystems": ["lustre"]}},
+    "/denylist/drivers/0",
+)
 configured("cufile.log-name", {"logging": {"dir": "/"}}, {"logging": {"level": "INFO"}}, "/logging/dir")
 configured(
     "cufile.missing-path",
