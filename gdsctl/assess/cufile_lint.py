@@ -13,9 +13,10 @@ import msgspec
 
 from gdsctl.assess import static_routing
 from gdsctl.assess.cufile_merge import ENVIRONMENT, Layer, Problem, acting, add, converted, get, read
-from gdsctl.data import cufile_keys
+from gdsctl.data import cufile_keys, filesystems
 from gdsctl.data.cufile_keys import Key
 from gdsctl.data.cufile_keys import keys as all_keys
+from gdsctl.data.modules import modules as module_table
 from gdsctl.model.devices import Nic
 from gdsctl.model.node import Node
 from gdsctl.parse.cufile_json import escape
@@ -101,6 +102,7 @@ def _problems(
         yield from _together(layer, values, release)
         yield from _paths(layer, release, node, kind_of, place)
         yield from _addresses(layer, release, node)
+        yield from _denied(layer, node)
     if len(whole) == len(parsed):
         yield from _in_the_end(whole, values, release, env, node)
         yield from _static_files(whole, values, kind_of)
@@ -708,6 +710,31 @@ def _named_paths(layer: Layer, release: str) -> Iterator[tuple[str, str, str, bo
         elif key.key in ("denylist.mounts", "denylist.devices") and isinstance(value, list):
             for at, path in enumerate(value):
                 yield key.key, f"{key.pointer}/{at}", path, False
+
+
+def _denied(layer: Layer, node: Node | None) -> Iterator[Problem]:
+    """Names in a denylist that are nobody's, so that the entry shuts nothing out. libcufile checks none of them."""
+    known = {"filesystems": {fstype for row in filesystems.tables().filesystem for fstype in row.fstypes}}
+    if node is not None:
+        known["filesystems"] |= {mount.fstype for mount in node.mounts}
+        if node.modules and not any(gap.section == "modules" and gap.field == "loaded" for gap in node.gaps):
+            known["drivers"] = {*node.modules, *module_table()}
+    for kind, names in known.items():
+        listed = get(layer.root, f"denylist.{kind}")
+        for at, name in enumerate(listed if isinstance(listed, list) else ()):
+            if not isinstance(name, str) or name in names or name.startswith("fuse."):
+                continue
+            close = next(iter(difflib.get_close_matches(name.replace("-", "_")[:_LONGEST_NAME], names, n=1)), None)
+            yield _at(
+                layer,
+                f"/denylist/{kind}/{at}",
+                id="cufile.denylist-name",
+                severity="warning",
+                message=f"denylist.{kind}: {name[:_LONGEST_NAME]!r} is "
+                + ("no module of this node" if kind == "drivers" else "no file system type that gdsctl knows")
+                + ", so the entry shuts nothing out",
+                remedy=f"Is {close} meant?" if close else "Correct the name, or take it out.",
+            )
 
 
 def _addresses(layer: Layer, release: str, node: Node | None) -> Iterator[Problem]:

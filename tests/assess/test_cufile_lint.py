@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,8 @@ from gdsctl.assess.cufile_lint import lint
 from gdsctl.assess.cufile_merge import Problem
 from gdsctl.model.devices import Backing, Block, Mount, Nic
 from gdsctl.model.node import Node, SourceInfo
-from gdsctl.model.software import CufileConfig, Gds
+from gdsctl.model.software import CufileConfig, Gds, Module
+from gdsctl.model.unknown import Gap
 
 ETC = "/etc/cufile.json"
 
@@ -321,3 +323,22 @@ def test_a_key_that_is_named_before_it_acts() -> None:
     assert "named from GDS 1.17" in found.message
     assert "from 1.19 on" in found.message
     assert problems({"properties": {"gds_fallback_io": True}}, "1.19") == []
+
+
+def test_names_in_a_denylist() -> None:
+    wrong = {"denylist": {"drivers": ["nvme-rdma", "nvme"], "filesystems": ["weka", "nfs", "gluster"]}}
+    without = problems(wrong)
+    assert [(p.id, p.pointer) for p in without] == [
+        ("cufile.denylist-name", "/denylist/filesystems/0"),
+        ("cufile.denylist-name", "/denylist/filesystems/2"),
+    ]
+    assert "wekafs" in without[0].remedy
+    loaded = {name: Module(loaded=True) for name in ("nvme", "nvme_rdma")}
+    mount = Mount(target="/g", fstype="gluster")
+    node = Node(source=SourceInfo(kind="tree"), modules=loaded, mounts=(mount,))
+    assert [(p.pointer, p.remedy) for p in problems(wrong, node=node)] == [
+        ("/denylist/drivers/0", "Is nvme_rdma meant?"),
+        ("/denylist/filesystems/0", "Is wekafs meant?"),
+    ]
+    cut = msgspec.structs.replace(node, gaps=(Gap(section="modules", field="loaded", key="nvme", reason="absent"),))
+    assert [p.pointer for p in problems(wrong, node=cut)] == ["/denylist/filesystems/0"]
