@@ -11,7 +11,8 @@ from gdsctl.record import Record
 class Package(Record, frozen=True, kw_only=True):
     """`hooks`: names of nvfs_hooks.toml. `kernel_from`, `kernel_below`: mainline (major, minor) it is for.
 
-    `ids`: distributions (os-release ID), none: all. `except_versions`: which of its own versions.
+    `ids`: distributions (os-release ID), none: all. `except_versions`: which of its own versions. `verified` false: no
+    page or source of its maker says so.
     """
 
     hooks: tuple[str, ...]
@@ -21,11 +22,15 @@ class Package(Record, frozen=True, kw_only=True):
     kernel_below: tuple[int, int] | None = None
     except_versions: str = ""
     ids: tuple[str, ...] = ()
+    verified: bool = True
     source: str
 
     @property
     def said(self) -> str:
-        return self.how + (f" ({self.except_versions})" if self.except_versions else "")
+        limits = [self.except_versions] if self.except_versions else []
+        if not self.verified:
+            limits.append("not verified: look for nvfs_dma_ops in /proc/kallsyms once the module is loaded")
+        return self.how + (f" ({'; '.join(limits)})" if limits else "")
 
 
 class _Table(Record, frozen=True, kw_only=True):

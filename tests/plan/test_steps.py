@@ -203,6 +203,12 @@ def test_a_mount_to_come_brings_its_advice() -> None:
 
 
 def with_registry(**files: str) -> Plan:
+    older, newer = (
+        next(row for row in bringing("nvme", kernel, "ubuntu") if row.name == "linux-nvidia kernel")
+        for kernel in ((6, 8, 0), (6, 17, 0))
+    )
+    assert "not verified" in older.said
+    assert newer.said == "Ubuntu's linux-nvidia kernel"
     """A100s on the stock nvme module whose driver gets PeerMappingOverride=1 from a file."""
     node = example("nvme-unpatched").node
     keys = {"PeerMappingOverride": "1"}
