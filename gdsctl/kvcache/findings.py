@@ -120,18 +120,38 @@ def _dram_staged(app: App) -> Iterator[Finding]:
 
 
 def _exclusive(app: App) -> Iterator[Finding]:
+    """What lmcache server refuses to start with (LMCache 0.5.6 lmcache/v1/distributed/config.py)."""
     for draft in app.drafts:
-        if draft.gds_l1_line is None:
-            continue
+        tags = {manager.tag: manager.kind for manager in draft.managers}
+        slabs = [manager for manager in draft.managers if manager.kind == "GDS"]
+        refused: list[tuple[int, str]] = []
         for adapter in draft.adapters:
-            if not draft.has_dram_l1:
-                place = _at(draft, adapter.line)
-                yield finding(
-                    "app.tiers-exclude-each-other",
-                    place,
-                    f"the only L1 is GDS, which has no host memory that the L2 adapter {adapter.type} could register",
-                    seen("L1", "GDS", _at(draft, draft.gds_l1_line)) + seen("L2 adapter", adapter.type, place),
+            tag = adapter.params.get("affinity_tag", "_default")
+            if draft.gds_l1_line is not None and not draft.has_dram_l1:
+                refused.append(
+                    (
+                        adapter.line,
+                        f"the only L1 is GDS, which has no host memory that the L2 adapter {adapter.type} could register",
+                    )
                 )
+            elif tags and None not in tags and tag not in tags:
+                refused.append(
+                    (adapter.line, f"the L2 adapter {adapter.type} has the affinity_tag {tag}, and no L1 has it")
+                )
+            elif tags.get(tag) == "GDS":
+                refused.append(
+                    (adapter.line, f"the L2 adapter {adapter.type} asks for the L1 {tag}, which is GDS: no host memory")
+                )
+        if len(slabs) > 1:
+            refused.append((slabs[1].line, "two GDS slabs, and a process has one at most"))
+        if draft.managers and draft.single_l1 is not None:
+            refused.append(
+                (draft.single_l1.line, f"{draft.single_l1.text} beside --l1-manager: one interface or the other")
+            )
+        for line, message in refused:
+            place = _at(draft, line)
+            said = ", ".join(f"{m.kind} {m.tag}" for m in draft.managers) or "GDS"
+            yield finding("app.tiers-exclude-each-other", place, message, seen("L1", said, place))
 
 
 def _lacks(app: App) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from gdsctl.data.app_versions import unknown_to
 from gdsctl.errors import InputError
 from gdsctl.kvcache.json_text import json_object
 from gdsctl.kvcache.launch import Launch, Word
-from gdsctl.kvcache.stack import Adapter, Draft, Edge, Endpoint, Lack, Stack, Tier, edge
+from gdsctl.kvcache.stack import Adapter, Draft, Edge, Endpoint, Lack, Manager, Stack, Tier, edge
 
 _OPEN = re.compile(r"\$[({A-Za-z_]|\{\{|<[A-Za-z_-]+>|`")
 _GDS = ("GDS", "GDS_MT")
@@ -251,6 +251,22 @@ def _lmcache_server(launch: Launch) -> Draft | None:
         l1_gib=size,
         gds_l1_line=gds_line,
         gds_l1_by_flag=not managers,
+        managers=tuple(
+            Manager(
+                kind=str((manager or {}).get("type", "")).upper(),
+                tag=None if manager is None else str(manager.get("tag", "")),
+                line=word.line,
+            )
+            for word, manager in managers
+        ),
+        single_l1=next(
+            (
+                Word(text=name, line=options[name][-1].line)
+                for name in ("--l1-size-gb", "--gds-l1-path", "--l1-devdax-path")
+                if name in options
+            ),
+            None,
+        ),
         has_dram_l1=dram,
         listens=Endpoint(
             host=host.text if host else "localhost", port=number, line=port.line if port else launch.place.line or 1

@@ -86,6 +86,14 @@ class Adapter(Record, frozen=True, kw_only=True):
     line: int
 
 
+class Manager(Record, frozen=True, kw_only=True):
+    """An --l1-manager. `tag` None: its JSON could not be read."""
+
+    kind: str
+    tag: str | None
+    line: int
+
+
 class Endpoint(Record, frozen=True, kw_only=True):
     host: str
     port: int | None
@@ -104,7 +112,8 @@ class Draft(Record, frozen=True, kw_only=True):
     """A stack and the facts behind it. Sizes in GiB; None: not said, or said with a variable that nothing sets.
 
     `listens`: port of an LMCache server; `asks`: LMCache servers that a connector is told of;
-    `gds_l1_by_flag`: by --gds-l1-path, the older interface; `claims_gds`: words that name GDS, other than a GDS L1; `old`: deprecated names, with their kind.
+    `gds_l1_by_flag`: by --gds-l1-path, the older interface;
+    `single_l1`: an option that sets up the one L1 of the older interface; `claims_gds`: words that name GDS, other than a GDS L1; `old`: deprecated names, with their kind.
     """
 
     stack: Stack
@@ -113,6 +122,8 @@ class Draft(Record, frozen=True, kw_only=True):
     l1_gib: float | None = None
     gds_l1_line: int | None = None
     gds_l1_by_flag: bool = False
+    managers: tuple[Manager, ...] = ()
+    single_l1: Word | None = None
     has_dram_l1: bool = False
     listens: Endpoint | None = None
     asks: tuple[Endpoint, ...] = ()

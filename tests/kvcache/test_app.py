@@ -345,6 +345,37 @@ def test_gds_l1_with_an_l2() -> None:
     assert "app.tiers-exclude-each-other" not in ids(app(GDS_L1 + dram + adapter))
 
 
+def managers(*values: dict[str, Any]) -> str:
+    return "lmcache server --eviction-policy LRU " + " ".join(f"--l1-manager '{json.dumps(v)}'" for v in values)
+
+
+DRAM = {"type": "DRAM", "tag": "_default", "size_gb": 8}
+SLAB = {"type": "GDS", "tag": "gds", "size_gb": 32, "path": "/mnt/nvme"}
+DAX = {"type": "DEVDAX", "tag": "dax", "size_gb": 16, "path": "/dev/dax0.0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (managers(DRAM, DAX, SLAB) + """ --l2-adapter '{"type":"fs","base_path":"/x","affinity_tag":"dax"}'""", ""),
+        (managers(DRAM, SLAB) + """ --l2-adapter '{"type":"fs","base_path":"/x"}'""", ""),
+        (
+            managers(DRAM, SLAB) + """ --l2-adapter '{"type":"fs","base_path":"/x","affinity_tag":"gds"}'""",
+            "no host memory",
+        ),
+        (managers(DAX) + """ --l2-adapter '{"type":"fs","base_path":"/x"}'""", "_default, and no L1 has it"),
+        (managers(SLAB, {**SLAB, "tag": "b"}), "two GDS slabs"),
+        (managers(DRAM) + " --l1-size-gb 8", "--l1-size-gb beside --l1-manager"),
+        (SERVER + "--gds-l1-path /x", ""),
+    ],
+)
+def test_tiers_that_the_server_refuses(text: str, words: str) -> None:
+    """The first is the example of LMCache's own page on several managers."""
+    found = [f.message for f in app(text).findings if f.id == "app.tiers-exclude-each-other"]
+    assert bool(found) is bool(words)
+    assert all(words in message for message in found)
+
+
 @pytest.mark.parametrize(
     ("adapter", "told"),
     [
