@@ -15,11 +15,10 @@ from gdsctl.plan.context import Context
 from gdsctl.plan.cufile import CufilePlan
 from gdsctl.plan.documents import Step, spelt
 from gdsctl.plan.driver import MODPROBE, DriverPlan
-from gdsctl.plan.mounts import MountPlan, fstab_line
+from gdsctl.plan.mounts import FSTAB, MountPlan, fstab_line
 from gdsctl.record import Record
 
 _LOAD = "/etc/modules-load.d/gdsctl.conf"
-_FSTAB = "/etc/fstab"
 _SHOWN = 4  # keys in a step's title
 _BACKUP = ".before-gdsctl"
 # For a distribution that no row names.
@@ -95,13 +94,15 @@ def _same(installed: Any, wanted: Any) -> bool:
 
 def steps(now: Context, file: CufilePlan, modules: DriverPlan, wishes: tuple[MountPlan, ...]) -> tuple[Step, ...]:
     """Numbered from 1. `now`: the node as it is."""
+    reboot = _reboot(now, modules)
     found = [
         *_module_options(now, modules),
         *_arguments(now, modules),
-        *_reboot(now, modules),
+        *(_before_reboot(wishes) if reboot else ()),
+        *reboot,
         *_ports(modules),
         *_load(now, modules),
-        *_mounts(wishes),
+        *_mounts(wishes, rebooted=bool(reboot)),
         *_static_routing(now, file),
         *_cufile(now, file),
     ]
@@ -268,37 +269,69 @@ def _load(now: Context, plan: DriverPlan) -> list[Step]:
     return found
 
 
-def _mounts(wishes: tuple[MountPlan, ...]) -> list[Step]:
+def _before_reboot(wishes: tuple[MountPlan, ...]) -> list[Step]:
+    """Mounts that the boot itself brings up with their new options, once fstab has them."""
+    return [
+        Step(
+            order=0,
+            what=f"Put {','.join(_lacking(plan))} into the line of {quoted(plan.target)} in {FSTAB}, for the boot to mount it so",
+            commands=_into_fstab(plan),
+            risk=_NO_LINE,
+            undo=_out_of_fstab(plan),
+            check=("findmnt --verify",),
+        )
+        for plan in wishes
+        if plan.change in ("remount", "again") and _into_fstab(plan)
+    ]
+
+
+_NO_LINE = "a mount without a line there (a systemd unit, autofs) takes the options where it is defined"
+
+
+def _mounts(wishes: tuple[MountPlan, ...], *, rebooted: bool) -> list[Step]:
+    """`rebooted`: a boot has mounted all that stands in fstab anew."""
     found = []
     for plan in wishes:
         target = quoted(plan.target)
         options = quoted(",".join(plan.options))
         fresh = f"mount -t {quoted(plan.fstype)} -o {options} -- {quoted(plan.source)} {target}"
         check = ("findmnt --verify", f"findmnt -no OPTIONS --mountpoint {target}")
-        if plan.change == "remount":
+        lineless = plan.fstab.known and plan.fstab.entry is None
+        if rebooted and plan.change in ("remount", "again") and not lineless:
+            continue
+        where = "" if lineless else f", in its line of {FSTAB} first"
+        if plan.change == "none" and plan.fstab.lacks:
+            step = Step(
+                order=0,
+                what=f"Put {','.join(plan.fstab.lacks)} into {plan.fstab.place}, for {target} to keep it over a boot",
+                commands=_into_fstab(plan),
+                undo=_out_of_fstab(plan),
+                check=("findmnt --verify",),
+            )
+        elif plan.change == "remount":
             added = quoted(f"remount,{','.join(plan.added)}")
             step = Step(
                 order=0,
-                what=f"Mount {target} with {','.join(plan.added)}, in its line of {_FSTAB} too",
-                commands=(_into_fstab(plan), f"mount -o {added} -- {target}"),
-                risk="a file system in use may refuse the remount: unmount and mount it then",
-                undo=(_out_of_fstab(plan), f"mount -o remount -- {target}"),
+                what=f"Mount {target} with {','.join(plan.added)}{where}",
+                commands=(*_into_fstab(plan), f"mount -o {added} -- {target}"),
+                risk=f"a file system in use may refuse the remount: unmount and mount it then; {_NO_LINE}",
+                undo=(*_out_of_fstab(plan), f"mount -o remount -- {target}"),
                 check=check,
             )
         elif plan.change == "again":
             step = Step(
                 order=0,
-                what=f"Mount {target} again with {','.join(plan.added)}, in its line of {_FSTAB} too",
-                commands=(_into_fstab(plan), f"umount -- {target}", fresh),
-                risk="processes with open files there keep the unmount from working",
-                undo=(_out_of_fstab(plan), f"umount -- {target}", f"mount {target}"),
+                what=f"Mount {target} anew with {','.join(plan.added)}{where}",
+                commands=(*_into_fstab(plan), f"umount -- {target} && {fresh}"),
+                risk=f"processes with open files there keep the unmount from working; {_NO_LINE}",
+                undo=(*_out_of_fstab(plan), f"umount -- {target} && mount -- {target}"),
                 check=check,
             )
         elif plan.change == "new":
-            line = f"printf '%s\\n' {quoted(fstab_line(plan))} >> {_FSTAB}"
+            line = f"printf '%s\\n' {quoted(fstab_line(plan))} >> {FSTAB}"
             step = Step(
                 order=0,
-                what=f"Mount {target}, and add its line to {_FSTAB} where there is none",
+                what=f"Mount {target}, and add its line to {FSTAB} where there is none",
                 commands=(
                     f"findmnt --fstab --mountpoint {target} || {line}",
                     f"mkdir -p -- {target}",
@@ -313,34 +346,67 @@ def _mounts(wishes: tuple[MountPlan, ...]) -> list[Step]:
     return found
 
 
-def _into_fstab(plan: MountPlan) -> str:
-    """Options put behind those of the mount's own line: of an option named twice the last one holds (mount(8), nfs(5)).
+_OWN_BACKUP = f"{FSTAB}{_BACKUP}"
+
+
+def _into_fstab(plan: MountPlan) -> tuple[str, ...]:
+    """Options that are not there put behind those of the mount's own line: the last of a name holds (mount(8), nfs(5)).
 
     Source, other options, dump and pass stay as the operator wrote them. A mount without a line is left alone.
     """
-    added = _added(plan).replace("\\", "\\\\").replace("&", "\\&")
-    script = rf'{_own_line(plan)}s"\S+"&,{added}"4'
-    return f"sed -i -E {quoted(script)} {_FSTAB}"
+    if not _lacking(plan):
+        return ()
+    own = rf'\"{_own_line(plan)}"'
+    missing = []
+    for option in map(fstab_field, _lacking(plan)):
+        literal = option.replace("\\", "\\\\").replace("&", "\\&")
+        missing.append(rf'\"{_holding(plan, option)}"!s"\S+"&,{literal}"4')
+    script = f"{own}{{{';'.join(missing)}}}"
+    return (_backed_up(FSTAB), f"sed -i -E {quoted(script)} {FSTAB}")
 
 
-def _out_of_fstab(plan: MountPlan) -> str:
-    """The reverse of `_into_fstab`, whatever else has changed in the file since."""
-    script = rf'{_own_line(plan)}s",{sed_literal(_added(plan))}(\s|$)"\1"'
-    return f"sed -i -E {quoted(script)} {_FSTAB}"
+def _out_of_fstab(plan: MountPlan) -> tuple[str, ...]:
+    """The reverse of `_into_fstab`, whatever else has changed in the file since; what stood there before it stays."""
+    commands = []
+    for option in map(fstab_field, _lacking(plan)):
+        script = rf'\"{_own_line(plan)}"s"^(\s*\S+\s+\S+\s+\S+\s+\S*),{sed_literal(option)}(,|\s|$)"\1\2"'
+        before = f"grep -qE {quoted(_holding(plan, option))} {_OWN_BACKUP}"
+        commands.append(f"{before} || sed -i -E {quoted(script)} {FSTAB}")
+    return tuple(commands)
+
+
+def _lacking(plan: MountPlan) -> tuple[str, ...]:
+    """What the mount's line lacks; none where it is known to have no line."""
+    if plan.fstab.known:
+        return plan.fstab.lacks
+    return plan.added
+
+
+def _holding(plan: MountPlan, option: str) -> str:
+    """Matches the mount's own line where the option stands in it."""
+    return rf"{_own_line(plan)}+\S+\s+(\S*,)?{sed_literal(option)}(,|\s|$)"
 
 
 def _line_out_of_fstab(plan: MountPlan) -> str:
     script = rf'\"^{sed_literal(fstab_line(plan))}$"d'
-    return f"sed -i -E {quoted(script)} {_FSTAB}"
+    return f"sed -i -E {quoted(script)} {FSTAB}"
 
 
 def _own_line(plan: MountPlan) -> str:
-    """The address, for sed, of the line whose second field is the mount's."""
-    return rf'\"^[^#[:space:]]\S*\s+{sed_literal(fstab_field(plan.target))}\s"'
+    """Matches the line whose second field is the mount's, up to the first blank behind it."""
+    return rf"^\s*[^#[:space:]]\S*\s+{sed_literal(fstab_field(plan.target))}\s"
 
 
-def _added(plan: MountPlan) -> str:
-    return ",".join(map(fstab_field, plan.added))
+def _backed_up(path: str) -> str:
+    """A command that keeps the file as it was before gdsctl: only the first time; empty where there was none."""
+    name, kept = quoted(path), quoted(path + _BACKUP)
+    return f"if test ! -e {kept}; then if test -e {name}; then cp -a {name} {kept}; else : > {kept}; fi; fi"
+
+
+def _restored(path: str) -> str:
+    """The reverse: the file as it was, or none where there was none. Done twice it does nothing more."""
+    name, kept = quoted(path), quoted(path + _BACKUP)
+    return f"if test -s {kept}; then mv {kept} {name}; elif test -e {kept}; then rm -f {name} {kept}; fi"
 
 
 def _matters(difference: Difference) -> bool:

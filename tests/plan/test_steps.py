@@ -45,27 +45,71 @@ def step(found: Plan, words: str) -> Step:
     return next(s for s in found.steps if words in s.what)
 
 
+def run(commands: tuple[str, ...], tab: Path) -> None:
+    for command in commands:
+        subprocess.run(["sh", "-c", command.replace("/etc/fstab", str(tab))], check=True)
+
+
+TARGETS = ["/mnt/nvme", "/mnt/a b", "/mnt/it's [x].*", '/mnt/"q" #1', "/mnt/a\\b", "/mnt/a|b", "/ü", "/mnt/line\nbreak"]
+
+
 @pytest.mark.skipif(not shutil.which("sed"), reason="no sed here")
-@pytest.mark.parametrize(
-    "target", ["/mnt/nvme", "/mnt/a b", "/mnt/it's [x].*", '/mnt/"q" #1', "/mnt/a\\b", "/mnt/a|b", "/ü"]
-)
+@pytest.mark.parametrize("target", TARGETS)
 def test_an_option_is_put_into_its_own_line_of_fstab(target: str, tmp_path: Path) -> None:
     """Source, other options, dump and pass stay; so do comments, other lines, and lines that only mention the name."""
     found = made(local(fstype="ext4", target=target))
     doing = step(found, "data=ordered")
-    command, undo = doing.commands[0], doing.undo[0]
     tab = tmp_path / "fstab"
     written = emit.EMITTERS["fstab"].emit(found).content.split("\n")[1].split()[1]
     before = FSTAB.format(target=written)
     tab.write_text(before)
-    subprocess.run(["sh", "-c", command.replace("/etc/fstab", str(tab))], check=True)
+    run(doing.commands[:-1], tab)
     old, new = entries(before), entries(tab.read_text())
     assert old[1][1] == target
     old[1][3] += ",data=ordered"
     assert new == old
     assert tab.read_text().startswith("# /dev/nvme0n1 /mnt/nvme ext4 defaults 0 0\n")
-    subprocess.run(["sh", "-c", undo.replace("/etc/fstab", str(tab))], check=True)
+    once = tab.read_text()
+    run(doing.commands[:-1], tab)
+    assert tab.read_text() == once
+    run(doing.undo[:-1], tab)
     assert entries(tab.read_text()) == entries(before)
+
+
+@pytest.mark.skipif(not shutil.which("sed"), reason="no sed here")
+@pytest.mark.parametrize("options", ["data=ordered", "noatime,data=ordered", "data=ordered,noatime"])
+def test_an_option_that_a_line_has_is_neither_doubled_nor_undone(options: str, tmp_path: Path) -> None:
+    """The mount lacks it all the same: it was mounted by hand, or the line was edited since."""
+    doing = step(made(local(fstype="ext4")), "data=ordered")
+    tab = tmp_path / "fstab"
+    before = f"/dev/nvme0n1 /mnt/nvme ext4 {options}\t0 2\n"
+    tab.write_text(before)
+    run(doing.commands[:-1], tab)
+    assert tab.read_text() == before
+    run(doing.undo[:-1], tab)
+    assert tab.read_text() == before
+
+
+def test_a_journal_mode_is_never_remounted() -> None:
+    """On Linux 6.18 mount -o remount,data=ordered returns 0 and the mount table stays without it."""
+    found = made(local(fstype="ext4"))
+    doing = step(found, "data=ordered")
+    last = "umount -- /mnt/nvme && mount -t ext4 -o rw,data=ordered -- /dev/nvme0n1 /mnt/nvme"
+    assert doing.commands[-1] == last
+    assert "/etc/fstab" in doing.commands[1]
+    assert last in emit.EMITTERS["mount"].emit(found).content
+    flag = made(local(), "mounts: [{target: /mnt/nvme, options: {noatime: true}}]")
+    assert step(flag, "noatime").commands[-1] == "mount -o remount,noatime -- /mnt/nvme"
+
+
+def test_a_boot_that_comes_anyway_does_the_mount() -> None:
+    """pcie-nvme-raid: multipath off needs a boot, /mnt/nvme needs data=ordered; fstab comes first, and no unmount."""
+    found = made(example("pcie-nvme-raid").node)
+    whats = [s.what for s in found.steps]
+    (edit,) = [n for n, what in enumerate(whats) if "data=ordered" in what]
+    (boot,) = [n for n, s in enumerate(found.steps) if s.needs_reboot]
+    assert edit < boot
+    assert not any("umount" in c or "remount" in c for s in found.steps for c in s.commands)
 
 
 @pytest.mark.skipif(not shutil.which("sed"), reason="no sed here")
@@ -159,6 +203,12 @@ def test_patched_modules_by_kernel() -> None:
     assert "any version but 3.3.0" in bringing("nvme", (6, 16, 0), "ubuntu")[0].said
     assert "3.3.0 or newer" in bringing("nvme", (6, 17, 1), "ubuntu")[0].said
     assert not any("linux-nvidia" in row.said for row in bringing("nvme", (6, 8, 0), "rocky"))
+    older, newer = (
+        next(row for row in bringing("nvme", kernel, "ubuntu") if row.name == "linux-nvidia kernel")
+        for kernel in ((6, 8, 0), (6, 17, 0))
+    )
+    assert "not verified" in older.said
+    assert newer.said == "Ubuntu's linux-nvidia kernel"
     assert [row.name for row in bringing("lnet", None, None)] == ["EXAScaler client"]
 
 
@@ -203,12 +253,6 @@ def test_a_mount_to_come_brings_its_advice() -> None:
 
 
 def with_registry(**files: str) -> Plan:
-    older, newer = (
-        next(row for row in bringing("nvme", kernel, "ubuntu") if row.name == "linux-nvidia kernel")
-        for kernel in ((6, 8, 0), (6, 17, 0))
-    )
-    assert "not verified" in older.said
-    assert newer.said == "Ubuntu's linux-nvidia kernel"
     """A100s on the stock nvme module whose driver gets PeerMappingOverride=1 from a file."""
     node = example("nvme-unpatched").node
     keys = {"PeerMappingOverride": "1"}
