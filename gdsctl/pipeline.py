@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # planning loads the YAML reader, which no other command want
     from gdsctl.diff.state import State
     from gdsctl.plan.cufile import Style
     from gdsctl.plan.demand import Demand
+    from gdsctl.plan.desired import Plan
     from gdsctl.plan.documents import PlanReport, VerifyReport
     from gdsctl.plan.intent import Mode, Wanted
 
@@ -125,12 +126,17 @@ def capture(source: Source, out: str, *, redact: bool) -> None:
 
 def plan(source: Source, wanted: Wanted, *, mode: Mode, kinds: list[str], style: Style = "explicit") -> PlanReport:
     """The `plan` document, with the artifacts that were asked for; none asked: all that apply."""
-    from gdsctl import emit
     from gdsctl.plan.desired import plan as make
+
+    return planned(make(assess(collect(source)), wanted, mode, style), kinds)
+
+
+def planned(made: Plan, kinds: list[str]) -> PlanReport:
+    """The document of a plan."""
+    from gdsctl import emit
     from gdsctl.plan.documents import PlanReport
 
     emitters = emit.chosen(kinds or [emit.ALL])
-    made = make(assess(collect(source)), wanted, mode, style)
     return PlanReport(
         tool=tool(),
         source=made.node.source,

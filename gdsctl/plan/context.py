@@ -108,11 +108,15 @@ class Context:
         return storage.takes_nvidia_fs and not (hook is not None and (hook.state == "stock" or hook.mismatched))
 
     def nics(self, wish: MountIntent, mount: Mount | None) -> tuple[Nic, ...]:
-        """RDMA-capable NICs of a mount: named by the intent, found by the collector, or in the server's /24."""
+        """RDMA-capable NICs of a mount: named by the intent, by verbsPorts, by the collector, or in the server's /24."""
         if wish.nics != "auto":
             named = set(wish.nics)
             return tuple(nic for nic in self.node.nics if named & {nic.rdma_device, *nic.netdevs, nic.address})
         found = self.view.nics(mount) if mount is not None else self._beside(wish)
+        kind = mount.backing.kind if mount is not None else wish.type
+        ports = {port.partition("/")[0] for port in self.node.gds.gpfs_verbs_ports or ()} if kind == "gpfs" else set()
+        if ports:  # Storage Scale opens RDMA on these only
+            found = tuple(nic for nic in self.node.nics if nic.rdma_device in ports)
         return tuple(nic for nic in found if nic.rdma_device)
 
     def _beside(self, wish: MountIntent) -> tuple[Nic, ...]:

@@ -277,7 +277,7 @@ def _block_backing(context: Context, device: str) -> Backing:
 
 def fstab_line(plan: MountPlan) -> str:
     """Six fields: the line that stands, with what it lacks, or a new one. Local file systems are checked at boot (pass 2), network ones wait for the network."""
-    network = plan.device is None
+    network = plan.device is None or plan.backing.kind == "nvme-of"  # _netdev: up after the network, down before it
     entry = plan.fstab.entry
     if entry is not None:  # the operator's own line, with what it lacks
         return " ".join(

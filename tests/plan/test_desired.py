@@ -397,6 +397,16 @@ def test_user_space_rdma_gets_addresses_writes_and_peermem() -> None:
     assert any("nvidia_peermem" in step.what for step in found.steps)
 
 
+def test_storage_scale_goes_by_its_verbs_ports() -> None:
+    node = example("hgx-h100-vast").node
+    port = next(nic.rdma_device for nic in node.nics if "172.16.1.42" in nic.ipv4)
+    mount = Mount(target="/gpfs", source="fs1", fstype="gpfs", options=("rw",), backing=Backing(kind="gpfs"))
+    node = changed(node, mounts=(mount,), gds=msgspec.structs.replace(node.gds, gpfs_verbs_ports=(f"{port}/1",)))
+    values = made(node, "routing: off").cufile.values
+    assert values["properties"]["rdma_dev_addr_list"] == ["172.16.1.42"]
+    assert values["fs"]["gpfs"]["rdma_dev_addr_list"] == ["172.16.1.42"]
+
+
 def test_mounts_with_unlike_nics_get_a_table() -> None:
     node = example("hgx-h100-vast").node
     kv = next(mount for mount in node.mounts if mount.target == "/vast/kv")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,9 @@ def test_keys_of_the_page() -> None:
     for name in names:
         pattern = re.escape(name).replace(r"\*", r"\w+")
         assert any(re.fullmatch(pattern, key) for key in known), name
+
+
+def test_the_examples_are_as_the_program_prints_them() -> None:
+    root = Path(__file__).resolve().parents[2]
+    checked = subprocess.run([sys.executable, str(root / "docs" / "build_plan_examples.py"), "--check"], check=False)
+    assert checked.returncode == 0
