@@ -20,6 +20,7 @@ from gdsctl.record import Record
 
 _LOAD = "/etc/modules-load.d/gdsctl.conf"
 _SHOWN = 4  # keys in a step's title
+_COMPAT = "properties.allow_compat_mode"
 _BACKUP = ".before-gdsctl"
 # For a distribution that no row names.
 _ANY_INITRAMFS = "if command -v update-initramfs; then update-initramfs -u -k all; else dracut -f --regenerate-all; fi"
@@ -103,7 +104,7 @@ def steps(now: Context, file: CufilePlan, modules: DriverPlan, wishes: tuple[Mou
         *_ports(modules),
         *_load(now, modules),
         *_mounts(wishes, rebooted=bool(reboot)),
-        *_static_routing(now, file),
+        *_static_routing(file),
         *_cufile(now, file),
     ]
     return tuple(msgspec.structs.replace(step, order=number) for number, step in enumerate(found, 1))
@@ -119,23 +120,23 @@ def _module_options(now: Context, plan: DriverPlan) -> list[Step]:
         return []
     what = []
     commands = []
-    undo = [f"rm {MODPROBE}"]
-    risk = []
+    undo = [_restored(MODPROBE)]
+    risk = [f"{MODPROBE} is replaced: what else stands in it is kept in {MODPROBE}{_BACKUP} alone"]
     check = []
     if plan.registry_to_write:
         what.append("the driver's registry keys for P2PDMA")
         for path in plan.other_files:
             # One options line for the driver's registry keys: a second one replaces the first.
             what.append(f"those of {path}, which are taken out there")
-            own = path
             if not path.startswith("/etc/"):
                 # A package's file: one of the same name in /etc takes its place (modprobe.d(5)).
                 own = f"/etc/modprobe.d/{path.rpartition('/')[2]}"
                 commands.append(f"cp -a {quoted(path)} {quoted(own)}")
                 undo.append(f"rm {quoted(own)}")
+                commands.append(f"sed -i -E {quoted(_TAKE_OUT)} {quoted(own)}")
             else:
-                undo.append(f"mv {quoted(path + _BACKUP)} {quoted(path)}")
-            commands.append(f"sed -i{_BACKUP} -E {quoted(_TAKE_OUT)} {quoted(own)}")
+                undo.append(_restored(path))
+                commands.append(f"{_backed_up(path)} && sed -i -E {quoted(_TAKE_OUT)} {quoted(path)}")
         risk.append("BAR1 then maps all GPU memory: a board or BIOS without room for it leaves the driver unloaded")
         check.append("modprobe -c | grep NVreg_RegistryDwords")
     if plan.multipath_to_write:
@@ -148,7 +149,7 @@ def _module_options(now: Context, plan: DriverPlan) -> list[Step]:
         what.append("the driver's registry keys as they stand there")
     rebuild = _initramfs(now)
     row = distribution(now.node.platform.os_id)
-    commands += [f"install -m 0644 modprobe.conf {MODPROBE}", rebuild]
+    commands += [f"{_backed_up(MODPROBE)} && install -m 0644 modprobe.conf {MODPROBE}", rebuild]
     undo.append(rebuild)
     return [
         Step(
@@ -179,8 +180,11 @@ def _arguments(now: Context, plan: DriverPlan) -> list[Step]:
         snippet = "/etc/default/grub.d/gdsctl.cfg"
         inside = words.replace('"', '\\"')
         line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {inside}"'
-        commands = ("mkdir -p /etc/default/grub.d", f"printf '%s\\n' {quoted(line)} > {snippet}", "update-grub")
-        undo = (f"rm {snippet}", "update-grub")
+        # Words of an earlier plan stay: the last of a word given twice holds.
+        append = f"grep -qxF {quoted(line)} {snippet} 2>/dev/null || printf '%s\\n' {quoted(line)} >> {snippet}"
+        commands = ("mkdir -p /etc/default/grub.d", append, "update-grub")
+        without = f"grep -vxF {quoted(line)} {snippet} > {snippet}.new"
+        undo = (f"{without}; test -e {snippet} && mv {snippet}.new {snippet}", "update-grub")
     return [
         Step(
             order=0,
@@ -414,25 +418,27 @@ def _matters(difference: Difference) -> bool:
     return difference.required or (key is not None and cufile.governed(key))
 
 
-def _static_routing(now: Context, plan: CufilePlan) -> list[Step]:
+def _static_routing(plan: CufilePlan) -> list[Step]:
     path, static = static_routing.PATH, plan.static
     if not (static.needed and static.to_write):
         return []
-    there = now.node.gds.cufile_config.paths.get(path) is not False
-    backup = f"{path}{_BACKUP}"
     return [
         Step(
             order=0,
             what=f"Install {path}: {static.why}",
-            commands=(
-                *((f"test ! -e {path} || cp -a {path} {backup}",) if there else ()),
-                f"install -m 0644 topology.json {path}",
-            ),
+            commands=(f"{_backed_up(path)} && install -m 0644 topology.json {path}",),
             risk="a card that is moved, added or gone makes libcufile pass over the whole file, in silence: write it again then",
-            undo=(f"test -e {backup} && mv {backup} {path} || rm {path}" if there else f"rm {path}",),
+            undo=(_restored(path),),
             check=(f"gdsctl lint {path}",),
         )
     ]
+
+
+def _forbidding(differences: tuple[Difference, ...] | None) -> tuple[str, ...]:
+    """What is lost where the file comes to forbid compat mode."""
+    forbids = any(d.key == _COMPAT and d.planned is False for d in differences or ())
+    said = "a file without a direct path then fails to open with 5001, on every mount and for every cuFile process"
+    return (said,) if forbids else ()
 
 
 def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
@@ -446,8 +452,6 @@ def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
     files = now.node.gds.cufile_config.files
     if found == () and config.fatal is None:
         return []
-    backup = f"{cufile.PATH}{_BACKUP}"
-    there = files is None or cufile.PATH in files
     overriding = [d for d in found or () if d.origin not in (None, cufile.PATH)]
     steps = []
     if found is None or config.fatal is not None or len(overriding) < len(found):
@@ -462,12 +466,9 @@ def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
             Step(
                 order=0,
                 what=f"Install {cufile.PATH}{reason}",
-                commands=(
-                    *((f"test ! -e {cufile.PATH} || cp -a {cufile.PATH} {backup}",) if there else ()),
-                    f"install -m 0644 cufile.json {cufile.PATH}",
-                ),
-                risk="processes that run keep the old values until they start again",
-                undo=(f"mv {backup} {cufile.PATH}" if there else f"rm {cufile.PATH}",),
+                commands=(f"{_backed_up(cufile.PATH)} && install -m 0644 cufile.json {cufile.PATH}",),
+                risk="; ".join(("processes that run keep the old values until they start again", *_forbidding(every))),
+                undo=(_restored(cufile.PATH),),
                 check=("gdsctl lint", "gdsctl verify"),
                 changes=tuple(f"{d.key}: {spelt(d.installed)} -> {spelt(d.planned)}" for d in changed),
             )

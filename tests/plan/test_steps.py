@@ -282,6 +282,64 @@ def test_only_the_registry_text_is_taken_out(tmp_path: Path) -> None:
     """Other options of the line stay."""
     path = tmp_path / "nv.conf"
     path.write_text('options nvidia NVreg_EnableGpuFirmware=1 NVreg_RegistryDwords="A=1;B=2;" NVreg_TCEBypassMode=1\n')
-    command = step(with_registry(PeerMappingOverride="/etc/modprobe.d/nv.conf"), "registry keys").commands[0]
-    subprocess.run(["sh", "-c", command.replace("/etc/modprobe.d/nv.conf", str(path))], check=True)
+    before = path.read_text()
+    doing = step(with_registry(PeerMappingOverride="/etc/modprobe.d/nv.conf"), "registry keys")
+    for _ in range(2):
+        subprocess.run(["sh", "-c", doing.commands[0].replace("/etc/modprobe.d/nv.conf", str(path))], check=True)
     assert path.read_text() == "options nvidia NVreg_EnableGpuFirmware=1 NVreg_TCEBypassMode=1\n"
+    subprocess.run(["sh", "-c", doing.undo[1].replace("/etc/modprobe.d/nv.conf", str(path))], check=True)
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "artifact", "words", "node"),
+    [
+        ("/etc/cufile.json", "cufile.json", "Install /etc/cufile.json", "pcie-nvme-raid"),
+        ("/etc/modprobe.d/gdsctl.conf", "modprobe.conf", "modprobe.d/gdsctl.conf", "nvme-unpatched"),
+    ],
+)
+@pytest.mark.parametrize("original", ["mine", None])
+def test_two_runs_keep_the_first_file_and_one_undo_brings_it_back(
+    *, name: str, artifact: str, words: str, node: str, original: str | None, tmp_path: Path
+) -> None:
+    """Original or none, runs, undone, undone once more: the original or none."""
+    found = made(example(node).node)
+    doing = step(found, words)
+    (install,) = [c for c in doing.commands if f"install -m 0644 {artifact}" in c]
+    path = tmp_path / "there"
+    if original is not None:
+        path.write_text(original)
+
+    def run_here(command: str) -> None:
+        subprocess.run(["sh", "-c", command.replace(name, str(path))], check=True, cwd=tmp_path)
+
+    for text in ("first", "second"):
+        (tmp_path / artifact).write_text(text)
+        run_here(install)
+        assert path.read_text() == text
+    for _ in range(2):
+        run_here(doing.undo[0])
+        assert (path.read_text() if path.exists() else None) == original
+
+
+def test_a_second_plan_keeps_the_words_of_the_first_for_the_boot(tmp_path: Path) -> None:
+    node = local(fstype="ext4", target="/")
+    node = changed(node, platform=msgspec.structs.replace(node.platform, os_id="ubuntu"))
+    doing = step(made(node), "rootflags=data=ordered")
+    snippet = tmp_path / "gdsctl.cfg"
+    earlier = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt"\n'
+    snippet.write_text(earlier)
+    for _ in range(2):
+        subprocess.run(["sh", "-c", doing.commands[1].replace("/etc/default/grub.d", str(tmp_path))], check=True)
+    assert snippet.read_text() == earlier + earlier.replace("iommu=pt", "rootflags=data=ordered")
+    subprocess.run(["sh", "-c", doing.undo[0].replace("/etc/default/grub.d", str(tmp_path))], check=True)
+    assert snippet.read_text() == earlier
+
+
+def test_the_step_that_forbids_compat_mode_tells_the_risk() -> None:
+    """Without compat mode cuFileHandleRegister refuses a file that has no direct path, whatever mount it is on."""
+    forbidding = step(made(local(), "compat: forbid"), "Install /etc/cufile.json")
+    assert "5001" in (forbidding.risk or "")
+    assert "every mount" in (forbidding.risk or "")
+    other = step(made(local(), "tuning: {max_io_threads: 9}"), "Install /etc/cufile.json")
+    assert "5001" not in (other.risk or "")
