@@ -23,13 +23,11 @@ class Change(Record, frozen=True, kw_only=True):
 def cufile_drift(context: Context, plan: Plan) -> tuple[Drift, ...] | None:
     """The effective cufile configuration against the plan; None where it is not known, or refused by the library.
 
-    With an intent file every planned key is required; without one only those that a route hangs on, since the rest are
-    only defaults written out.
+    Required are the keys that a route hangs on and those that the intent pins; the rest are only defaults written out.
     """
     found = differences(context, plan.cufile)
     if found is None or context.view.config.fatal is not None:
         return None
-    strict = context.wanted.path is not None
     return tuple(
         Drift(
             kind="cufile",
@@ -38,7 +36,7 @@ def cufile_drift(context: Context, plan: Plan) -> tuple[Drift, ...] | None:
             planned=difference.planned,
             origin=difference.origin,
             why=difference.why,
-            required=difference.required or strict,
+            required=difference.required,
         )
         for difference in found
     )

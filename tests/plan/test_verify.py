@@ -107,21 +107,23 @@ def test_the_planned_file_installed_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pointer", "value"),
+    ("pointer", "value", "required"),
     [
-        (("execution", "max_io_threads"), 5),
-        (("properties", "allow_compat_mode"), False),
-        (("properties", "use_pci_p2pdma"), True),
-        (("properties", "max_direct_io_size_kb"), 4096),
+        (("execution", "max_io_threads"), 5, False),
+        (("properties", "allow_compat_mode"), False, True),
+        (("properties", "use_pci_p2pdma"), True, True),
+        (("properties", "max_direct_io_size_kb"), 4096, False),
     ],
 )
-def test_a_changed_key_is_drift(pointer: tuple[str, str], value: object) -> None:
+def test_a_changed_key_is_drift(pointer: tuple[str, str], value: object, required: bool) -> None:
+    """Without a word in the intent on it, a buffer or thread count that no route hangs on is told and fails nothing."""
     node = installed(MOUNT)
     values = json.loads(node.gds.cufile_config.texts["/etc/cufile.json"])
     was = values[pointer[0]][pointer[1]]
     values[pointer[0]][pointer[1]] = value
     gate = judged(local(files={"/etc/cufile.json": json.dumps(values)}), MOUNT)
-    assert gate.verdict == "fail"
+    assert gate.verdict == ("fail" if required else "pass")
+    assert judged(local(files={"/etc/cufile.json": json.dumps(values)}), MOUNT, strict=True).verdict == "fail"
     (entry,) = [entry for entry in gate.drift if entry.key == ".".join(pointer)]
     assert (entry.installed, entry.planned, entry.origin) == (value, was, "/etc/cufile.json")
 
@@ -157,7 +159,11 @@ def test_without_an_intent_defaults_only_warn() -> None:
     assert gate.verdict == "pass"
     assert {entry.key for entry in gate.drift if not entry.required} >= {"execution.max_io_threads"}
     assert judged(node, strict=True).verdict == "fail"
-    assert judged(node, MOUNT).verdict == "fail"
+    with_intent = judged(node, MOUNT)
+    assert with_intent.verdict == "pass"
+    assert {e.key: e.required for e in with_intent.drift} == {e.key: e.required for e in gate.drift}
+    pinned = judged(node, "tuning: {max_io_threads: 9}\n" + MOUNT)
+    assert [r.id for r in pinned.requirements if r.status == "fail"] == ["cufile:execution.max_io_threads"]
 
 
 def test_a_refused_file_fails() -> None:
