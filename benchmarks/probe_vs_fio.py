@@ -1,11 +1,12 @@
 """gdsctl probe against fio: the same file system, block size, threads, queue depth, O_DIRECT; ratios only.
 
-    python benchmarks/probe_vs_fio.py DIR [--pairs 5] [--seconds 3] [--size 1G] [--quick]
+    python benchmarks/probe_vs_fio.py DIR [--pairs 5] [--seconds 3] [--size 1G] [--blocks 64k,1M] [--rw read]
 
 Runs come in pairs, each beginning with the other tool in turn, so that a drift of the machine meets both. Printed is the
-median over the pairs of probe/fio, for throughput and for CPU seconds per GB (user and system, of the process and its
-threads), with the least and the greatest in brackets. Above 1 the probe is faster, or costs more CPU.
-fio: psync for a depth of 1, else io_uring; `--thread`; both lay their file out first.
+median over the pairs of probe/fio, for throughput and for CPU seconds per GB (user and system, with all threads,
+children and the kernel's io_uring workers), with the least and the greatest in brackets. Above 1 the probe is faster, or
+costs more CPU. fio's CPU is that of its process as wait4 tells it, less what the same command costs for one block: its
+own usr_cpu and sys_cpu leave out io_uring's workers. fio: psync for a depth of 1, else io_uring; `--thread`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 BLOCKS = ("4k", "64k", "1M", "16M")
 LOADS = ((1, 1), (4, 1), (16, 1), (1, 4), (1, 16))
@@ -56,14 +57,24 @@ def fio(folder: str, case: Case, size: str, seconds: float) -> Figures:
         *("fio", "--name=pair", f"--filename={file}", "--direct=1", "--thread", "--group_reporting"),
         f"--ioengine={'psync' if case.depth == 1 else 'io_uring'}",
         *(f"--rw={case.rw}", f"--bs={case.block}", f"--numjobs={case.threads}", f"--iodepth={case.depth}"),
-        *(f"--size={part}", f"--offset_increment={part}", "--time_based", f"--runtime={seconds}"),
-        "--output-format=json",
+        *(f"--size={part}", f"--offset_increment={part}", "--output-format=json"),
     ]
-    job = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["jobs"][0]
-    side = job[case.rw]
-    # usr_cpu and sys_cpu are per cent of all jobs' run time, which job_runtime sums up (milliseconds).
-    cpu = (job["usr_cpu"] + job["sys_cpu"]) / 100 * job["job_runtime"] / 1000
-    return Figures(side["bw_bytes"] / 1e9, cpu / (side["io_bytes"] / 1e9))
+    _, idle = measured([*command, f"--io_size={case.block}"])
+    document, cpu = measured([*command, "--time_based", f"--runtime={round(1000 * seconds)}ms"])
+    side = document["jobs"][0][case.rw]
+    return Figures(side["bw_bytes"] / 1e9, (cpu - idle) / (side["io_bytes"] / 1e9))
+
+
+def measured(command: list[str]) -> tuple[Any, float]:
+    """(the document, CPU seconds of the process)."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    said = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return json.loads(said), usage.ru_utime + usage.ru_stime
 
 
 def lay_out(file: str, size: str) -> None:
@@ -93,13 +104,14 @@ def main() -> int:
     options.add_argument("--pairs", type=int, default=5)
     options.add_argument("--seconds", type=float, default=3.0)
     options.add_argument("--size", default="1G")
-    options.add_argument("--quick", action="store_true", help="64k and 1M, reads only")
+    options.add_argument("--blocks", default=",".join(BLOCKS))
+    options.add_argument("--rw", default="read,write")
     chosen = options.parse_args()
     if shutil.which("fio") is None:
         print("fio is not installed", file=sys.stderr)
         return 3
     folder = tempfile.mkdtemp(prefix="probe-vs-fio-", dir=chosen.folder)
-    blocks, sides = (("64k", "1M"), ("read",)) if chosen.quick else (BLOCKS, ("read", "write"))
+    blocks, sides = chosen.blocks.split(","), chosen.rw.split(",")
     cases = [Case(rw, block, threads, depth) for rw in sides for block in blocks for threads, depth in LOADS]
     print(f"{'':32}{'throughput':24}CPU per GB")
     try:

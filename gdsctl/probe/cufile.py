@@ -106,6 +106,7 @@ class CufileEngine:
 
     name = "cufile"
     queues = False
+    forks = False
     why_no_queue = "the synchronous calls of libcufile take one block each"
 
     def __init__(

@@ -131,7 +131,8 @@ class Engine(Protocol):
     """`name`: as the option calls it; `how`: which system calls or library carries the blocks.
 
     `queues`: does a lane keep several blocks under way; `why_no_queue`: if not. `compat_allowed`: may cuFile fall back to
-    host memory; None for an engine that is not cuFile. `introduce`: called with a file that is to be used, while it still
+    host memory; None for an engine that is not cuFile. `forks`: may lanes run in processes of their own (a CUDA context
+    does not survive a fork). `introduce`: called with a file that is to be used, while it still
     has a name; None where the engine needs no name.
     """
 
@@ -140,6 +141,7 @@ class Engine(Protocol):
     queues: bool
     why_no_queue: str
     compat_allowed: bool | None
+    forks: bool
 
     @property
     def introduce(self) -> Callable[[int], None] | None: ...
@@ -162,6 +164,7 @@ class Uncounted:
     """An engine without a library that counts."""
 
     compat_allowed: bool | None = None
+    forks: bool = False
     introduce: Callable[[int], None] | None = None
 
     def begin(self) -> None: ...

@@ -36,6 +36,7 @@ class _ChunkEngine(Uncounted):
 
     name = "posix"
     how = "open, preadv/pwritev, close for each chunk"
+    forks = True
     queues = False
     why_no_queue = "each thread has one request at a time"
 

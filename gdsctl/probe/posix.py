@@ -35,6 +35,7 @@ class PosixEngine(Uncounted):
     """Host memory only: tells what the storage gives, not what a GPU gets."""
 
     name = "posix"
+    forks = True
 
     def __init__(self, iodepth: int) -> None:
         found = uring.support() if iodepth > 1 else uring.Support(usable=False)

@@ -1,15 +1,19 @@
-"""Threads at work: start together, note down, stop together, whatever happens."""
+"""Threads at work, each in a process of its own where the engine allows it: start together, stop together."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import os
 import resource
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
 
 from gdsctl.errors import RefusedError
+from gdsctl.probe import processes
 from gdsctl.probe.deadline import PATIENCE_S, within
 from gdsctl.probe.engine import Engine, Job, Lane, Log, MismatchError, Stop, TransferError
 from gdsctl.probe.histogram import Histogram
@@ -22,6 +26,7 @@ Progress = Callable[[int, float], None]
 """Told now and then: bytes moved and seconds passed."""
 
 _LOOK_EVERY_S = 0.2
+_MOST_PROCESSES = 64
 
 
 class Timed(Record, frozen=True, kw_only=True):
@@ -39,12 +44,17 @@ class Timed(Record, frozen=True, kw_only=True):
     mismatch: Mismatch | None = None
 
 
+Begin = Callable[[], int]
+"""Called when all lanes are open: gives the moment at which the run begins (time.perf_counter_ns)."""
+
+
 class _Crew:
     """`seconds`: how long, or None for every block once."""
 
-    def __init__(self, threads: int, seconds: float | None) -> None:
+    def __init__(self, threads: int, seconds: float | None, stop: Stop, begin: Begin) -> None:
         self.seconds = seconds
-        self.stop = Stop()
+        self.stop = stop
+        self._when = begin
         self.logs = [Log() for _ in range(threads)]
         self.errors: list[BaseException] = []
         self.started = self.ended = 0
@@ -53,8 +63,8 @@ class _Crew:
 
     def _begin(self) -> None:
         """Once, when all lanes are open and before any moves a block."""
+        self.started = self._when()
         self.cpu_seconds = -_cpu_seconds()
-        self.started = time.perf_counter_ns()
         for log in self.logs:
             log.origin = self.started
         if self.seconds is not None:
@@ -78,7 +88,96 @@ def run(
 
     Raises RefusedError for the first block that the system does not move, and where none moves for `patience_s`.
     """
-    crew = _Crew(len(jobs), seconds)
+    if engine.forks and len(jobs) > 1:
+        return _forked(engine, jobs, orders, seconds=seconds, progress=progress, patience_s=patience_s)
+    stop = Stop()
+    return _threads(engine, jobs, orders, stop, seconds=seconds, progress=progress, patience_s=patience_s)
+
+
+def _forked(
+    engine: Engine,
+    jobs: Sequence[Job],
+    orders: Sequence[Sequence[int]],
+    *,
+    seconds: float | None,
+    progress: Progress | None,
+    patience_s: float,
+) -> tuple[Timed, Histogram]:
+    """A process for each job, up to a number; beyond it several threads in each."""
+    block, count = jobs[0].block_bytes, min(len(jobs), _MOST_PROCESSES)
+    began, cpu = time.perf_counter(), -_cpu_seconds()
+
+    def work(share: slice, connection: Connection) -> tuple[Timed, Histogram]:
+        stop = Stop()
+        line = processes.Line(connection, stop.now)
+
+        def tell(moved: int, _: float) -> None:
+            line.moved(moved // block)
+
+        return _threads(
+            engine,
+            jobs[share],
+            orders[share],
+            stop,
+            seconds=seconds,
+            progress=tell,
+            patience_s=patience_s,
+            begin=line.go,
+        )
+
+    def moved(blocks: int) -> None:
+        if progress is not None:
+            progress(blocks * block, time.perf_counter() - began)
+
+    shares = [slice(number, None, count) for number in range(count)]
+    found = processes.together(
+        [functools.partial(work, share) for share in shares],
+        ended=lambda result: isinstance(result, BaseException) or result[0].mismatch is not None,
+        moved=moved,
+        patience_s=patience_s,
+    )
+    errors = [result for result in found if isinstance(result, BaseException)]
+    if errors:
+        raise errors[0]
+    return _joined(found, shares, len(jobs), cpu + _cpu_seconds())
+
+
+def _joined(
+    found: Sequence[tuple[Timed, Histogram]], shares: Sequence[slice], threads: int, cpu_seconds: float
+) -> tuple[Timed, Histogram]:
+    """The figures of all processes as one; `cpu_seconds`: of the process that watched them."""
+    histogram, by_thread = Histogram(), [0] * threads
+    for (timed, part), share in zip(found, shares, strict=True):
+        histogram.merge(part)
+        by_thread[share] = timed.by_thread
+    each = [timed for timed, _ in found]
+    seconds = max(timed.seconds for timed in each)
+    series = itertools.zip_longest(*(timed.series_gbs for timed in each), fillvalue=0.0)
+    mismatches = [timed.mismatch for timed in each if timed.mismatch is not None]
+    joined = Timed(
+        bytes=sum(timed.bytes for timed in each),
+        blocks=histogram.total,
+        seconds=seconds,
+        cpu_seconds=sum(timed.cpu_seconds for timed in each) + cpu_seconds,
+        series_gbs=tuple(round(sum(second), 4) for second in series),
+        by_thread=tuple(by_thread),
+        mismatch=min(mismatches, key=lambda mismatch: mismatch.offset, default=None),
+    )
+    return joined, histogram
+
+
+def _threads(
+    engine: Engine,
+    jobs: Sequence[Job],
+    orders: Sequence[Sequence[int]],
+    stop: Stop,
+    *,
+    seconds: float | None,
+    progress: Progress | None,
+    patience_s: float,
+    begin: Begin = time.perf_counter_ns,
+) -> tuple[Timed, Histogram]:
+    crew = _Crew(len(jobs), seconds, stop, begin)
     workers = [
         threading.Thread(target=_work, args=(crew, engine, job, order, log), daemon=True)
         for job, order, log in zip(jobs, orders, crew.logs, strict=True)

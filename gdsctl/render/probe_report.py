@@ -15,7 +15,7 @@ from gdsctl.render.safe_text import safe
 
 _VERDICT = {"compat": "bold yellow", "mixed": "bold yellow", "unknown": "bold magenta"}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_BAR = 24
+_BAR = 16
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 

@@ -207,7 +207,7 @@ def _until_it_works(process: subprocess.Popen[str]) -> None:
     pytest.fail("the probe never began")
 
 
-KILLS = int(os.environ.get("GDSCTL_KILLS", "2"))
+KILLS = int(os.environ.get("GDSCTL_KILLS", "4"))
 
 
 @pytest.mark.parametrize("seed", range(KILLS))
@@ -221,6 +221,8 @@ def test_killed_at_any_moment_nothing_stays(folder: Path, seed: int) -> None:
             "16M",
             "--rw",
             ("read", "write")[seed % 2],
+            "--threads",
+            ("1", "4")[seed // 2 % 2],
             "--duration",
             "9",
             "--engine",

@@ -1,0 +1,164 @@
+"""Workers in processes of their own: threads of one interpreter wait for each other between two blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any, NamedTuple
+
+from gdsctl.errors import RefusedError
+
+_PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
+_END_PATIENCE_S = 5.0
+
+
+class _Moved(NamedTuple):
+    blocks: int
+
+
+class Line:
+    """A worker's connection to the process that started it."""
+
+    def __init__(self, connection: Connection, stop: Callable[[], None]) -> None:
+        self._connection = connection
+        self._stop = stop
+
+    def go(self) -> int:
+        """Say that all is open; returns the common start, in nanoseconds of time.perf_counter_ns (CLOCK_MONOTONIC)."""
+        self._connection.send(None)
+        started: int = self._connection.recv()
+        return started
+
+    def moved(self, blocks: int) -> None:
+        """Say how many blocks are done so far, and hear whether to stop."""
+        self._connection.send(_Moved(blocks))
+        if self._connection.poll():
+            self._stop()
+
+
+Work = Callable[[Connection], Any]
+
+
+class _Worker(NamedTuple):
+    process: int
+    connection: Connection
+
+
+def together(
+    works: Sequence[Work], *, ended: Callable[[Any], bool], moved: Callable[[int], None], patience_s: float
+) -> list[Any]:
+    """What each work returns, or raises, in order; each in a forked process, and begun at one moment (Line.go).
+
+    `ended`: does a result end the others; `moved`: told the sum of Line.moved. No process outlives this call, or its
+    caller's SIGKILL, but for one that the kernel does not let go of. Raises RefusedError where one is killed or silent.
+    """
+    results: list[Any] = [None] * len(works)
+    with _workers(works) as workers:
+        at = {worker.connection: number for number, worker in enumerate(workers)}
+        waiting, blocks = set(at), [0] * len(works)
+        unready = len(works)
+        stopped, heard = False, time.monotonic()
+        while waiting:
+            for connection in waiting.intersection(wait(list(waiting), 1.0)):
+                heard = time.monotonic()
+                try:
+                    said = connection.recv()
+                except (EOFError, ConnectionError):
+                    raise RefusedError("a worker process was killed; was there too little memory?") from None
+                if said is None:
+                    unready -= 1
+                    if not unready:
+                        _tell(at, time.perf_counter_ns())
+                elif isinstance(said, _Moved):
+                    blocks[at[connection]] = said.blocks
+                else:
+                    results[at[connection]] = said
+                    waiting.discard(connection)
+                    if not stopped and ended(said):
+                        stopped = True
+                        if unready:  # it never came to begin: the others need not either
+                            return results
+                        _tell(waiting, 0)
+            moved(sum(blocks))
+            if time.monotonic() - heard > patience_s + 2 * _END_PATIENCE_S:
+                raise RefusedError(f"worker processes said nothing for {patience_s:g} s; is the storage still there?")
+    return results
+
+
+def _tell(connections: Any, what: int) -> None:
+    for connection in connections:
+        with contextlib.suppress(OSError):  # one that has just ended
+            connection.send(what)
+
+
+@contextlib.contextmanager
+def _workers(works: Sequence[Work]) -> Iterator[list[_Worker]]:
+    workers: list[_Worker] = []
+    parent = os.getpid()
+    try:
+        for work in works:
+            ours, theirs = Pipe()
+            try:
+                process = _fork()
+            except OSError as error:
+                ours.close()
+                theirs.close()
+                raise RefusedError(f"starting {len(works)} worker processes: {error.strerror}") from error
+            if not process:
+                _live(work, theirs, parent, [ours, *(worker.connection for worker in workers)])
+            theirs.close()
+            workers.append(_Worker(process, ours))
+        yield workers
+    finally:
+        for worker in workers:
+            worker.connection.close()
+        _reap([worker.process for worker in workers])
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Python 3.12 warns where there are other threads, whose locks a child would keep; it takes none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _live(work: Work, connection: Connection, parent: int, others: Sequence[Connection]) -> None:
+    """The whole life of a worker; does not return."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the parent decides
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            return
+        for other in others:
+            other.close()
+        try:
+            said = work(connection)
+        except Exception as error:  # noqa: BLE001 -- told by the parent
+            said = error
+        connection.send(said)
+    finally:
+        os._exit(0)
+
+
+def _reap(processes: list[int]) -> None:
+    until = time.monotonic() + _END_PATIENCE_S
+    killed = False
+    while processes:
+        processes = [process for process in processes if os.waitpid(process, os.WNOHANG)[0] == 0]
+        if not processes:
+            return
+        if not killed:  # they have said what they had to say, or nobody listens any more
+            killed = True
+            for process in processes:
+                os.kill(process, signal.SIGKILL)
+        elif time.monotonic() > until:
+            return
+        time.sleep(0.001)

@@ -1,0 +1,114 @@
+"""Workers in processes: results in order, one start for all, and none that outlives its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+
+from gdsctl.errors import RefusedError
+from gdsctl.probe.processes import Line, together
+
+
+def never(_: Any) -> bool:
+    return False
+
+
+def silent(_: int) -> None:
+    return
+
+
+def test_results_in_order_and_one_start() -> None:
+    def work(connection: Connection) -> tuple[int, int]:
+        line = Line(connection, lambda: None)
+        return line.go(), os.getpid()
+
+    before = time.perf_counter_ns()
+    found = together([work] * 3, ended=never, moved=silent, patience_s=20)
+    starts, processes = zip(*found, strict=True)
+    assert len(set(starts)) == 1
+    assert before < starts[0] < time.perf_counter_ns()
+    assert len({*processes, os.getpid()}) == 4
+
+
+def test_a_sum_of_what_was_moved_and_the_word_to_stop() -> None:
+    heard: list[int] = []
+
+    def fails(connection: Connection) -> None:
+        Line(connection, lambda: None).go()
+        raise RefusedError("no more")
+
+    def goes_on(connection: Connection) -> str:
+        told: list[bool] = []
+        line = Line(connection, lambda: told.append(True))
+        line.go()
+        while not told:
+            line.moved(7)
+            time.sleep(0.01)
+        return "stopped"
+
+    found = together(
+        [fails, goes_on], ended=lambda result: isinstance(result, Exception), moved=heard.append, patience_s=20
+    )
+    assert str(found[0]) == "no more"
+    assert found[1] == "stopped"
+    assert max(heard) == 7
+
+
+def test_one_that_never_begins_ends_the_others() -> None:
+    def refuses(_: Connection) -> None:
+        raise RefusedError("no memory")
+
+    def waits(connection: Connection) -> None:
+        Line(connection, lambda: None).go()
+
+    started = time.monotonic()
+    found = together([waits, refuses], ended=lambda result: result is not None, moved=silent, patience_s=20)
+    assert str(found[1]) == "no memory"
+    assert time.monotonic() - started < 10
+
+
+def test_a_worker_that_is_killed_is_told() -> None:
+    def killed(connection: Connection) -> None:
+        Line(connection, lambda: None).go()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(RefusedError, match="a worker process was killed"):
+        together([killed], ended=never, moved=silent, patience_s=20)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)  # all were reaped
+
+
+def test_workers_end_with_their_parent() -> None:
+    script = """
+import os, sys, time
+from gdsctl.probe.processes import together
+def work(connection):
+    os.write(1, f"{os.getpid()}\\n".encode())
+    time.sleep(60)
+together([work] * 2, ended=lambda _: False, moved=lambda _: None, patience_s=60)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    workers = [int(parent.stdout.readline()) for _ in range(2)]
+    parent.kill()
+    parent.wait()
+    until = time.monotonic() + 10
+    while any(map(_runs, workers)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not any(map(_runs, workers))
+    parent.stdout.close()
+
+
+def _runs(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
