@@ -58,7 +58,7 @@ def verify_containers(
     several = len(boxes) > 1
     requirements: list[Requirement] = []
     routes, findings = [], []
-    mode: Literal["nvidia-fs", "p2pdma", "compat"] = "compat"
+    mode: Literal["nvidia-fs", "p2pdma", "compat", "undecided"] = "compat"
     for box in boxes:
         prefix = f"{box.name}: " if several else ""
         wanted = Wanted(intent=Intent())

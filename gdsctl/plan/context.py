@@ -12,6 +12,7 @@ from gdsctl.assess.view import Storage, View, gpu_key
 from gdsctl.data import cufile_keys
 from gdsctl.model.devices import Gpu, Mount, Nic
 from gdsctl.model.node import Node
+from gdsctl.model.unknown import Gap
 from gdsctl.plan.intent import Intent, MountIntent, Wanted, expected, own_mounts
 
 
@@ -52,6 +53,19 @@ class Context:
         """The intended mounts that are mounted."""
         by_target = {storage.mount.target: storage for storage in self.view.storages}
         return tuple((wish, by_target[wish.target]) for wish in self.mounts if wish.target in by_target)
+
+    @functools.cached_property
+    def mounts_gap(self) -> Gap | None:
+        """Why the mount table as a whole is not known."""
+        return self._whole("mounts")
+
+    @functools.cached_property
+    def gpus_gap(self) -> Gap | None:
+        """Why it is not known which GPUs there are, where none was found."""
+        return None if self.view.gpus else self._whole("gpus") or self.node.gap("pci", "devices")
+
+    def _whole(self, section: str) -> Gap | None:
+        return next((gap for gap in self.node.gaps if gap.section == section and gap.key is None), None)
 
     @functools.cached_property
     def absent(self) -> tuple[MountIntent, ...]:

@@ -23,7 +23,7 @@ from gdsctl.plan.static_routing import StaticRouting
 from gdsctl.record import Record
 
 PATH = "/etc/cufile.json"
-PlanMode = Literal["nvidia-fs", "p2pdma", "compat"]
+PlanMode = Literal["nvidia-fs", "p2pdma", "compat", "undecided"]  # undecided: GPUs or mounts are not known
 Style = Literal["explicit", "minimal"]
 
 _DIRECT, _BUFFER = "properties.max_direct_io_size_kb", "properties.per_buffer_cache_size_kb"
@@ -111,6 +111,10 @@ def governed(key: Key) -> bool:
 def desire(context: Context, mode: PlanMode, *, forced: bool = False) -> CufilePlan:
     """`forced`: keep off the direct paths that the node has. Raises InputError (at the intent's line) for a pinned value that the library would refuse."""
     draft = _Draft(context, mode)
+    if mode == "undecided":
+        draft.pins()
+        draft.together()
+        return draft.plan()
     draft.defaults()
     draft.sizes()
     draft.compat()

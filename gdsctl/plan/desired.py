@@ -19,7 +19,7 @@ from gdsctl.plan.expectation import Judged, judge
 from gdsctl.plan.intent import Intent, Mode, Wanted
 from gdsctl.plan.modes import against
 from gdsctl.plan.mounts import MountPlan
-from gdsctl.plan.steps import steps
+from gdsctl.plan.steps import steps, unread
 from gdsctl.record import Record
 
 _P2PDMA = ("p2pdma", "c2c")
@@ -111,6 +111,15 @@ class _Draft(Record, frozen=True, kw_only=True):
         return self.fails, sum(step.needs_reboot for step in steps), self.unknown, len(steps), self.idle
 
 
+def _undecidable(context: Context) -> str:
+    """What is not known and could make any mode the right one; empty where nothing is."""
+    if context.gpus_gap is not None:
+        return "which GPUs this node has is not known"
+    if context.mounts_gap is not None and not context.direct_storages:
+        return "which mounts this node has is not known"
+    return ""
+
+
 class _Outcome(Record, frozen=True, kw_only=True):
     """Settings, the node with them carried out, and what each GPU x mount gets."""
 
@@ -122,6 +131,9 @@ class _Outcome(Record, frozen=True, kw_only=True):
 
 def _best(now: Context, context: Context, wishes: tuple[MountPlan, ...]) -> Plan:
     """The mode that leaves the least unmet and, among equals, changes the least."""
+    unknown = _undecidable(context)
+    if unknown:
+        return _draft(now, context, wishes, "undecided", f"{unknown}, so no mode is chosen and no step planned").plan
     if not context.gpus:
         return _draft(now, context, wishes, "compat", "no GPU to plan for: nothing is switched on").plan
     if not context.direct_storages:
@@ -149,19 +161,27 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         if told:
             outcome = _outcome(context, mode, wishes)
             outcome = msgspec.structs.replace(outcome, judged=_blaming(outcome.judged, trial.judged, told))
-    elif mode == "compat" and now.intent.mode == "compat":
+    elif mode == "compat" and now.intent.mode == "compat" and context.mounts:
         remarks = ("mode compat: no direct path is there, so that force_compat_mode need not be set",)
         if _may_go_direct(context, outcome):
             outcome = _outcome(context, mode, wishes, forced=True)
             remarks = ("mode compat: properties.force_compat_mode keeps every file of the node off the direct paths",)
-    idle = mode != "compat" and not _gains(now, context, outcome)
+    pinned = frozenset(now.intent.tuning)
+    if now.intent.compat == "forbid":
+        pinned |= {"properties.allow_compat_mode"}
+    idle = mode not in ("compat", "undecided") and not _gains(now, context, outcome)
     if idle:
         judged = outcome.judged
         if now.wanted.path is None and any(wish.change != "none" for wish in wishes):
             wishes, context = mounts.unchanged(wishes), now.carrying(context.carried or frozenset())
         outcome = msgspec.structs.replace(_outcome(context, mode, wishes, modules=_advice(outcome)), judged=judged)
         remarks = remarks or (f"mode {mode} makes no path here better, so it asks for no change of the system",)
+        if pinned:
+            remarks += (f"what the intent pins goes into {cufile.PATH} all the same: {', '.join(sorted(pinned))}",)
     judged = outcome.judged
+    keys = pinned if idle else None
+    if mode == "undecided" or not context.gpus or not context.mounts:
+        keys = frozenset()
     unfit = mode == "p2pdma" or any(item.status != "pass" for item in judged)
     plan = Plan(
         node=now.node,
@@ -175,10 +195,10 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         written=outcome.file,
         driver=outcome.modules,
         mounts=wishes,
-        steps=steps(now, outcome.file, outcome.modules, wishes),
+        steps=steps(now, outcome.file, outcome.modules, wishes, keys),
         routes_now=now.assessment.routes,
         routes_after=outcome.after.routes,
-        unmet=(*_unmet(judged), *_unwritten(context, outcome.file)),
+        unmet=(*_unmet(judged), *(_unread(now) if keys is None or keys else ()), *_unwritten(context, outcome.file)),
         notes=(
             *remarks,
             *(against(context, told) if unfit else ()),
@@ -205,7 +225,7 @@ def _outcome(
     file = cufile.desire(context, mode, forced=forced)
     planned = driver.desire(context, mode, wishes) if modules is None else modules
     after = _after(context, planned, file)
-    if modules is None and mode != "compat":
+    if modules is None and mode not in ("compat", "undecided"):
         asked = driver.with_findings(context.with_node(after), planned)
         if asked != planned:
             planned, after = asked, _after(context, asked, file)
@@ -304,10 +324,26 @@ def _unmet(judged: tuple[Judged, ...]) -> tuple[Unmet, ...]:
             expect=first.expect,
             route=first.route.route if first.route else None,
             findings=first.route.blockers if first.route else (),
-            settle_with=first.route.settle_with if first.route else None,
+            settle_with=first.route.settle_with if first.route else first.settle_with,
         )
         for items in groups.values()
         for first in items[:1]
+    )
+
+
+def _unread(now: Context) -> tuple[Unmet, ...]:
+    """A cufile.json that may be there and was not read is not replaced."""
+    if not unread(now):
+        return ()
+    status: Literal["unknown"] = "unknown"
+    return (
+        Unmet(
+            requirement="cufile",
+            subject="cufile.json",
+            status=status,
+            because=f"what {cufile.PATH} says on this node is not known, so no step replaces it",
+            settle_with=now.view.settle("gds", "cufile_config/files", f"cat {cufile.PATH}"),
+        ),
     )
 
 

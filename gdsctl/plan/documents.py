@@ -58,7 +58,7 @@ class PlanReport(Record, frozen=True, kw_only=True):
     schema_version: str = SCHEMA_VERSION
     tool: Tool
     source: SourceInfo
-    mode: Literal["nvidia-fs", "p2pdma", "compat"]
+    mode: Literal["nvidia-fs", "p2pdma", "compat", "undecided"]
     mode_reason: str
     intent: Intent
     intent_from: str
@@ -117,7 +117,7 @@ class VerifyReport(Record, frozen=True, kw_only=True):
     verdict: Literal["pass", "fail", "unknown"]
     intent: Intent
     intent_from: str
-    mode: Literal["nvidia-fs", "p2pdma", "compat"]
+    mode: Literal["nvidia-fs", "p2pdma", "compat", "undecided"]
     gpus: dict[str, int] = {}
     requirements: tuple[Requirement, ...]
     routes: tuple[Route, ...]

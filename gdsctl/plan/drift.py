@@ -28,6 +28,9 @@ def cufile_drift(context: Context, plan: Plan) -> tuple[Drift, ...] | None:
     found = differences(context, plan.cufile)
     if found is None or context.view.config.fatal is not None:
         return None
+    if plan.mode == "undecided":  # it speaks for no key but those that the intent pins
+        spoken = {setting.key for setting in plan.cufile.settings}
+        found = tuple(difference for difference in found if difference.key in spoken)
     return tuple(
         Drift(
             kind="cufile",

@@ -56,7 +56,7 @@ class DriverPlan(Record, frozen=True, kw_only=True):
 
 
 def desire(context: Context, mode: PlanMode, mounts: tuple[MountPlan, ...]) -> DriverPlan:
-    storages = tuple(storage for _, storage in context.direct_storages) if mode != "compat" else ()
+    storages = tuple(storage for _, storage in context.direct_storages) if mode not in ("compat", "undecided") else ()
     over_p2pdma = tuple(s for s in storages if context.tries_p2pdma(s)) if mode == "p2pdma" else ()
     over_nvfs = tuple(s for s in storages if context.nvidia_fs_able(s) and s not in over_p2pdma)
     registry, registry_to_write, registry_runs, other, told = _registry(context, over_p2pdma)

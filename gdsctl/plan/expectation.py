@@ -51,11 +51,12 @@ class Judged(Record, frozen=True, kw_only=True):
 def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
     """Every intended GPU x mount, after those that the intent names and the node lacks: these fail.
 
-    Where there is nothing to judge, or the facts were not captured, the answer is unknown.
+    Where the facts were not captured the answer is unknown. Where there is known to be nothing to judge it is a failure: a
+    gate that looked at nothing must not pass.
     """
     by_pair = {(route.gpu, route.mount): route for route in routes}
     found = list(_gpus_lacking(context))
-    mounts_unknown = _list_gap(context, "mounts")
+    mounts_unknown = context.mounts_gap
     for wish in context.absent:
         unsure = mounts_unknown is not None
         said = f": {wish.target} is not mounted" if not unsure else ": the mount table is not known"
@@ -71,7 +72,7 @@ def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
             )
         )
     if not context.mounts:
-        found.append(_nothing("route", f"no mount to judge: {context.said}", mounts_unknown))
+        found.append(_nothing("route", f"no mount to judge: {context.said}", mounts_unknown, idle=True))
     for wish, _ in context.storages:
         for gpu in context.gpus:
             route = by_pair.get((gpu_key(gpu), wish.target))
@@ -80,9 +81,9 @@ def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
 
 
 def _gpus_lacking(context: Context) -> list[Judged]:
-    gap = _list_gap(context, "gpus") or context.node.gap("pci", "devices")
+    gap = context.gpus_gap
     if context.absent_gpus:
-        status: Literal["unknown", "fail"] = "unknown" if gap is not None and not context.view.gpus else "fail"
+        status: Literal["unknown", "fail"] = "unknown" if gap is not None else "fail"
         return [
             Judged(
                 requirement=f"gpu:{name}",
@@ -96,25 +97,23 @@ def _gpus_lacking(context: Context) -> list[Judged]:
         ]
     if not context.gpus:
         said = "no GPU to judge: " + ("which there are is not known" if gap else "the node has none")
-        return [_nothing("gpu", said, gap)]
+        return [_nothing("gpu", said, gap, idle=context.wanted.path is None)]
     return []
 
 
-def _list_gap(context: Context, section: str) -> Gap | None:
-    """Why a list as a whole is not known."""
-    return next((gap for gap in context.node.gaps if gap.section == section and gap.key is None), None)
+def _nothing(requirement: str, because: str, gap: Gap | None, *, idle: bool) -> Judged:
+    """Nothing of a kind is there to judge: because it is not known, or, without a gap, because there is none.
 
-
-def _nothing(requirement: str, because: str, gap: Gap | None) -> Judged:
-    """Nothing of a kind is there to judge: because it is not known, or, without a gap, because there is none."""
+    `idle`: nobody asked for it by name, so a plan has nothing to do.
+    """
     return Judged(
         requirement=requirement,
         gpu=None,
         mount=None,
         expect=None,
-        status="unknown",
+        status="unknown" if gap is not None else "fail",
         because=because,
-        idle=gap is None,
+        idle=idle and gap is None,
         settle_with=gap.settle_with if gap is not None else None,
     )
 

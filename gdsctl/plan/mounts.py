@@ -75,7 +75,8 @@ class MountPlan(Record, frozen=True, kw_only=True):
 def desire(context: Context) -> tuple[MountPlan, ...]:
     """Plans for the intended mounts whose options matter, and for those that are to be made."""
     found = [_mounted(context, wish, storage.mount) for wish, storage in context.direct_storages]
-    found += [_new(context, wish) for wish in context.absent]
+    if context.mounts_gap is None:  # else it may stand already
+        found += [_new(context, wish) for wish in context.absent]
     return tuple(plan for plan in found if plan is not None)
 
 

@@ -93,8 +93,14 @@ def _same(installed: Any, wanted: Any) -> bool:
     return bool(installed == wanted or (installed in empty and wanted in empty))
 
 
-def steps(now: Context, file: CufilePlan, modules: DriverPlan, wishes: tuple[MountPlan, ...]) -> tuple[Step, ...]:
-    """Numbered from 1. `now`: the node as it is."""
+def steps(
+    now: Context,
+    file: CufilePlan,
+    modules: DriverPlan,
+    wishes: tuple[MountPlan, ...],
+    keys: frozenset[str] | None,
+) -> tuple[Step, ...]:
+    """Numbered from 1. `now`: the node as it is; `keys`: those for which cufile.json is worth a step, None: all."""
     reboot = _reboot(now, modules)
     found = [
         *_module_options(now, modules),
@@ -104,8 +110,8 @@ def steps(now: Context, file: CufilePlan, modules: DriverPlan, wishes: tuple[Mou
         *_ports(modules),
         *_load(now, modules),
         *_mounts(wishes, rebooted=bool(reboot)),
-        *_static_routing(file),
-        *_cufile(now, file),
+        *(_static_routing(file) if keys is None else ()),
+        *(_cufile(now, file, keys) if (keys is None or keys) and not unread(now) else ()),
     ]
     return tuple(msgspec.structs.replace(step, order=number) for number, step in enumerate(found, 1))
 
@@ -441,7 +447,13 @@ def _forbidding(differences: tuple[Difference, ...] | None) -> tuple[str, ...]:
     return (said,) if forbids else ()
 
 
-def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
+def unread(now: Context) -> bool:
+    """May there be a cufile.json of which it is not known what it says?"""
+    found = now.node.gds.cufile_config
+    return found.files is None or (cufile.PATH in found.files and cufile.PATH not in found.texts)
+
+
+def _cufile(now: Context, plan: CufilePlan, keys: frozenset[str] | None) -> list[Step]:
     """Install the file, unless what is installed amounts to the same; then clear what would override it."""
     config = now.view.config
     found = every = differences(now, plan)
@@ -449,6 +461,8 @@ def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
         # Without an intent a default is left unwritten; a tuned value in a process's own file is its own affair.
         strict = now.wanted.path is not None
         found = tuple(d for d in found if _matters(d) or (strict and d.origin in (None, cufile.PATH)))
+        if keys is not None:
+            found = tuple(d for d in found if d.key in keys)
     files = now.node.gds.cufile_config.files
     if found == () and config.fatal is None:
         return []
@@ -479,12 +493,12 @@ def _cufile(now: Context, plan: CufilePlan) -> list[Step]:
     other = [path for path in files or () if path != cufile.PATH]
     if config.fatal is not None and config.fatal.path in other:
         by_origin.setdefault(config.fatal.path, [])
-    for origin, keys in by_origin.items():
+    for origin, named in by_origin.items():
         if origin in other:
             what = (
-                f"Take {', '.join(keys) or 'its mistakes'} out of {quoted(origin)}, which is merged over {cufile.PATH}"
+                f"Take {', '.join(named) or 'its mistakes'} out of {quoted(origin)}, which is merged over {cufile.PATH}"
             )
         else:
-            what = f"Unset {origin} where cuFile processes start: it overrides {', '.join(keys)}"
+            what = f"Unset {origin} where cuFile processes start: it overrides {', '.join(named)}"
         steps.append(Step(order=0, what=what))
     return steps

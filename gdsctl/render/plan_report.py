@@ -83,6 +83,8 @@ def _steps(report: PlanReport, *, verbose: bool) -> list[RenderableType]:
     if not report.steps:
         if report.unmet:
             return [Text("none that would change a path: see what is unmet")]
+        if not report.intent.mounts or not report.routes_after:
+            return [Text("none: there is no path to plan")]
         return [Text("none: the node is as planned", style="green")]
     lines: list[RenderableType] = []
     for step in report.steps:
@@ -128,7 +130,12 @@ def _routes(report: PlanReport) -> RenderableType:
         groups[key] = groups.get(key, 0) + 1
     for (mount, was, then, ceiling), count in groups.items():
         table.add_row(*(Text(safe(cell)) for cell in (mount, str(count), was, then, ceiling)))
-    return table if groups else Text("no GPU, or no mount of the intent")
+    if groups:
+        return table
+    unknown = any(unmet.status == "unknown" and not unmet.gpus for unmet in report.unmet)
+    if unknown or not report.intent.mounts:
+        return Text("not known: see what is unmet" if unknown else "no mount that a path could lead to")
+    return Text("no GPU, or none of the intent's mounts is mounted")
 
 
 def _route(route: Route) -> str:

@@ -535,3 +535,65 @@ def test_pieces_fit_the_chunk() -> None:
     assert chunk("64KiB") == 1024
     odd = made(local(), "mounts: [{target: /mnt/nvme}]\nworkload: {chunk_bytes: 5000}")
     assert any("no multiple of 4 KiB" in note for note in odd.notes)
+
+
+# --- nothing to decide on ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_known_decides_no_mode_and_plans_no_step() -> None:
+    """Mounts or GPUs that were not captured could make any mode the right one."""
+    for node in (
+        unknown(),
+        changed(local(), mounts=(), gaps=unknown().gaps[2:3]),
+        changed(unknown(), gpus=local().gpus),
+    ):
+        found = made(node)
+        assert found.mode == "undecided"
+        assert "not known" in found.mode_reason
+        assert found.steps == ()
+        assert found.cufile.values == {}
+        assert {unmet.status for unmet in found.unmet} == {"unknown"}
+        assert any(unmet.settle_with for unmet in found.unmet)
+    named = "mounts: [{target: /a, source: 's:/a', transport: rdma}]"
+    assert made(unknown(), named).mounts == ()  # it may be mounted already
+    assert made(local()).mode == "nvidia-fs"
+
+
+@pytest.mark.parametrize("files", [None, ("/etc/cufile.json",)])
+def test_a_file_that_was_not_read_is_not_replaced(files: tuple[str, ...] | None) -> None:
+    node = local()
+    config = msgspec.structs.replace(node.gds.cufile_config, files=files, texts={})
+    node = changed(node, gds=msgspec.structs.replace(node.gds, cufile_config=config))
+    for mode in MODES:
+        found = made(node, "tuning: {max_io_threads: 7}", mode=mode)
+        assert not any("cufile.json" in command for step in found.steps for command in step.commands)
+        assert [(u.requirement, u.status) for u in found.unmet] == [("cufile", "unknown")]
+        assert found.unmet[0].settle_with
+
+
+def test_a_mode_without_gain_installs_no_file() -> None:
+    """The stock nvme module: nvidia-fs cannot carry it. The installed file says otherwise than the plan would."""
+    stale = {"/etc/cufile.json": '{"properties": {"use_pci_p2pdma": true}}'}
+    found = made(local(hook="stock", files=stale), mode="nvidia-fs")
+    assert any("no change of the system" in note for note in found.notes)
+    assert found.steps == ()
+    pinned = made(local(hook="stock"), "tuning: {max_io_threads: 7}", mode="nvidia-fs")
+    assert [step.what.partition(":")[0] for step in pinned.steps] == ["Install /etc/cufile.json"]
+    assert any("what the intent pins" in note and "max_io_threads" in note for note in pinned.notes)
+
+
+def test_a_denied_mount_gets_no_step_for_what_the_denylist_forbids() -> None:
+    denied = {"/etc/cufile.json": '{"denylist": {"mounts": ["/mnt/nvme"]}, "properties": {"use_pci_p2pdma": true}}'}
+    found = made(local(files=denied), mode="nvidia-fs")
+    assert {route.route for route in found.routes_after} <= {"compat", "none"}
+    assert found.steps == ()
+    assert found.fails
+
+
+def test_a_node_without_a_gpu_gets_no_file() -> None:
+    node = changed(local(files={}), gpus=())
+    for mode in MODES:
+        found = made(node, mode=mode)
+        assert found.steps == ()
+        assert found.unmet == ()
+    assert [u.requirement for u in made(node, "mounts: [{target: /mnt/nvme}]").unmet] == ["gpu"]

@@ -104,12 +104,15 @@ def test_a_journal_mode_is_never_remounted() -> None:
 
 def test_a_boot_that_comes_anyway_does_the_mount() -> None:
     """pcie-nvme-raid: multipath off needs a boot, /mnt/nvme needs data=ordered; fstab comes first, and no unmount."""
-    found = made(example("pcie-nvme-raid").node)
+    node = example("pcie-nvme-raid").node
+    found = made(changed(node, fstab=None))
     whats = [s.what for s in found.steps]
     (edit,) = [n for n, what in enumerate(whats) if "data=ordered" in what]
     (boot,) = [n for n, s in enumerate(found.steps) if s.needs_reboot]
     assert edit < boot
     assert not any("umount" in c or "remount" in c for s in found.steps for c in s.commands)
+    lineless = [s for s in made(changed(node, fstab=())).steps if "data=ordered" in s.what]
+    assert [s.commands[0].partition(" ")[0] for s in lineless] == ["umount"]  # the boot would bring it up without
 
 
 @pytest.mark.skipif(not shutil.which("sed"), reason="no sed here")

@@ -63,8 +63,9 @@ def test_unknown_route_is_unknown() -> None:
 
 
 def test_nothing_to_judge() -> None:
-    assert judged(changed(local(), gpus=())).verdict == "unknown"
-    assert judged(changed(local(), mounts=())).verdict == "unknown"
+    """That a node has no GPU is known: a gate that looked at nothing fails, and asks for no further fact."""
+    assert judged(changed(local(), gpus=())).verdict == "fail"
+    assert judged(changed(local(), mounts=())).verdict == "fail"
     assert judged(unknown()).verdict == "unknown"
     assert judged(changed(local(), mounts=()), MOUNT).verdict == "fail"
     assert judged(changed(local(), gpus=()), "gpus: [0]").verdict == "fail"
