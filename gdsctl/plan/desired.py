@@ -270,10 +270,11 @@ def _blaming(judged: tuple[Judged, ...], trial: tuple[Judged, ...], targets: fro
     tried = {
         (item.gpu, item.mount): item
         for item in trial
-        if item.status == "fail" and item.mount is not None and item.mount in targets
+        if item.status == "fail" and item.gpu is not None and item.mount is not None and item.mount in targets
     }
     return tuple(
-        tried.get((item.gpu, item.mount), item) if item.status == "fail" and item.mount else item for item in judged
+        tried.get((item.gpu, item.mount), item) if item.status == "fail" and item.gpu and item.mount else item
+        for item in judged
     )
 
 

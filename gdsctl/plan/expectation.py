@@ -10,6 +10,7 @@ from gdsctl.model.judgement import Route
 from gdsctl.model.unknown import Gap
 from gdsctl.plan.context import Context
 from gdsctl.plan.documents import Requirement
+from gdsctl.plan.identity import mismatches
 from gdsctl.plan.intent import Expect, expected
 from gdsctl.record import Record
 
@@ -71,6 +72,7 @@ def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
                 settle_with=mounts_unknown.settle_with if mounts_unknown is not None else None,
             )
         )
+    found += _mounted_otherwise(context)
     if not context.mounts:
         found.append(_nothing("route", f"no mount to judge: {context.said}", mounts_unknown, idle=True))
     for wish, _ in context.storages:
@@ -78,6 +80,28 @@ def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
             route = by_pair.get((gpu_key(gpu), wish.target))
             found.append(_pair(gpu_key(gpu), wish.target, expected(wish, context.intent.mode), route))
     return tuple(found)
+
+
+def _mounted_otherwise(context: Context) -> list[Judged]:
+    """Mounts that are not what the intent pins of them: one answer a mount."""
+    found = []
+    for wish, storage in context.storages:
+        differing = mismatches(context, wish, storage.mount)
+        certain = [one for one in differing if one.found is not None]
+        if differing:
+            told = certain or differing
+            found.append(
+                Judged(
+                    requirement=f"mount:{wish.target}",
+                    gpu=None,
+                    mount=wish.target,
+                    expect=wish.expect,
+                    status="fail" if certain else "unknown",
+                    because="; ".join(one.said for one in told),
+                    settle_with=None if certain else told[0].settle_with,
+                )
+            )
+    return found
 
 
 def _gpus_lacking(context: Context) -> list[Judged]:

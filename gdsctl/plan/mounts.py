@@ -15,6 +15,7 @@ from gdsctl.model.devices import Backing, FstabEntry, Mount, Nic
 from gdsctl.model.shell import fstab_field
 from gdsctl.parse import nfs_options
 from gdsctl.plan.context import Context, addresses
+from gdsctl.plan.identity import another
 from gdsctl.plan.intent import MountIntent
 from gdsctl.record import Record
 
@@ -133,6 +134,8 @@ def _name(option: str) -> str:
 
 
 def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | None:
+    if any(mismatch.found is not None for mismatch in another(context, wish, mount)):
+        return None  # what is mounted there is not the operator's: no option makes it so
     row = filesystems.filesystem(mount.fstype)
     wanted = _nfs(context, wish, mount) if row is not None and row.name == "nfs" else {}
     notes = _nfs_notes(context, wish, mount) if row is not None and row.name == "nfs" else ()

@@ -597,3 +597,63 @@ def test_a_node_without_a_gpu_gets_no_file() -> None:
         assert found.steps == ()
         assert found.unmet == ()
     assert [u.requirement for u in made(node, "mounts: [{target: /mnt/nvme}]").unmet] == ["gpu"]
+
+
+# --- a mount that is not the one that the intent names -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pinned", "said"),
+    [
+        ("type: xfs", None),
+        ("type: ext4", "type: wanted ext4, is xfs"),
+        ("source: /dev/nvme0n1", None),
+        ("source: /dev/nvme1n1", None),  # no such device is known here: maybe a link
+        ("source: 'server:/export'", "source: wanted server:/export, is /dev/nvme0n1"),
+        ("source: UUID=1b34", None),  # udev's database does not tell
+        ("transport: rdma", "transport: wanted rdma, is pcie"),
+        ("client: vast", "client: wanted vast, is no NFS but xfs"),
+        ("vips: 10.0.0.1-10.0.0.4", "vips: wanted 10.0.0.1-10.0.0.4, is no remoteports"),
+    ],
+)
+def test_a_local_mount_is_held_against_what_is_pinned(pinned: str, said: str | None) -> None:
+    found = made(local(), f"mounts: [{{target: /mnt/nvme, {pinned}}}]")
+    told = [(u.requirement, u.because) for u in found.unmet if u.status == "fail"]
+    assert told == ([] if said is None else [("mount:/mnt/nvme", said)])
+
+
+def test_a_device_by_uuid_and_by_name() -> None:
+    node = local()
+    udev = {"ID_FS_USAGE": "filesystem", "ID_FS_UUID": "0A34-B5"}
+    blocks = (msgspec.structs.replace(node.block[0], udev=udev), msgspec.structs.replace(node.block[0], name="sdb"))
+    node = changed(node, block=blocks)
+
+    def status(source: str) -> list[str]:
+        return [u.status for u in made(node, f"mounts: [{{target: /mnt/nvme, source: '{source}'}}]").unmet]
+
+    assert status("UUID=0a34-b5") == status("/dev/disk/by-uuid/0A34-B5") == status("/dev/nvme0n1") == []
+    assert status("UUID=0a34-b6") == status("/dev/sdb") == ["fail"]
+    assert status("LABEL=data") == status("/dev/disk/by-id/nvme-x") == ["unknown"]
+
+
+@pytest.mark.parametrize(
+    ("pinned", "status"),
+    [
+        ("type: nfs", None),
+        ("type: nfs4", "fail"),  # the mount table shows nfs, which is version 3
+        ("source: '172.16.1.10:/kv'", None),
+        ("source: '172.16.1.10:/kv/'", None),
+        ("source: '172.16.1.10:/other'", "fail"),
+        ("source: '172.16.1.99:/kv'", "fail"),
+        ("source: 'vast.example:/kv'", "unknown"),
+        ("transport: rdma", None),
+        ("client: vast", None),
+        ("client: kernel", "fail"),
+    ],
+)
+def test_an_nfs_mount_is_held_against_what_is_pinned(pinned: str, status: str | None) -> None:
+    """hgx-h100-vast mounts 172.16.1.10:/kv of type nfs over RDMA with remoteports, which only VAST's client takes."""
+    found = made(example("hgx-h100-vast"), f"mounts: [{{target: /vast/kv, {pinned}}}]")
+    assert [u.status for u in found.unmet] == ([] if status is None else [status])
+    if status == "unknown":
+        assert found.unmet[0].settle_with

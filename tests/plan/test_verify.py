@@ -261,3 +261,11 @@ def test_baseline() -> None:
     assert gone.verdict == "fail"
     vague = judged(local(hook="unknown"), None, baseline=before)
     assert vague.verdict == "unknown"
+
+
+def test_a_mount_that_is_another_fails() -> None:
+    """The path is right and the data is not what the intent names: both values stand in the evidence."""
+    gate = judged(local(), "mounts: [{target: /mnt/nvme, type: nfs, source: 'server:/kv'}]")
+    (found,) = [r for r in gate.requirements if r.status == "fail"]
+    assert (found.id, found.subject) == ("mount:/mnt/nvme", "/mnt/nvme")
+    assert found.evidence == "type: wanted nfs, is xfs; source: wanted server:/kv, is /dev/nvme0n1"

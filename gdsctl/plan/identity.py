@@ -1,0 +1,130 @@
+"""Is the mount that stands the one that the intent names? Type, source, transport, client and server addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from gdsctl.model.devices import Mount
+from gdsctl.model.shell import quoted
+from gdsctl.parse import nfs_options
+from gdsctl.plan.context import Context
+from gdsctl.plan.intent import MountIntent
+from gdsctl.record import Record
+
+# Two names of one filesystem in the mount table; a mount of type nfs may show as nfs4 (nfs(5)).
+_ALIKE = {"nfs": {"nfs4"}, "beegfs": {"fhgfs"}, "fhgfs": {"beegfs"}, "gpfs": {"mmfs"}, "mmfs": {"gpfs"}}
+
+
+class Mismatch(Record, frozen=True, kw_only=True):
+    """`found` None: it cannot be told whether it is what is wanted; `settle_with` then says what would tell."""
+
+    name: str
+    wanted: str
+    found: str | None
+    settle_with: str | None = None
+
+    @property
+    def said(self) -> str:
+        if self.found is None:
+            return f"{self.name}: wanted {self.wanted}, and what it is is not known"
+        return f"{self.name}: wanted {self.wanted}, is {self.found}"
+
+
+def mismatches(context: Context, wish: MountIntent, mount: Mount) -> tuple[Mismatch, ...]:
+    """What the intent pins and the mount is not; nothing for what it leaves open."""
+    return (*another(context, wish, mount), *_client(context, wish, mount), *_transport(wish, mount))
+
+
+def another(context: Context, wish: MountIntent, mount: Mount) -> tuple[Mismatch, ...]:
+    """The part that no option changes: another filesystem is mounted there."""
+    return (*_type(wish, mount), *_source(context, wish, mount))
+
+
+def _type(wish: MountIntent, mount: Mount) -> Iterator[Mismatch]:
+    if wish.type and mount.fstype != wish.type and mount.fstype not in _ALIKE.get(wish.type, ()):
+        yield Mismatch(name="type", wanted=wish.type, found=mount.fstype or None, settle_with=_look("FSTYPE", mount))
+
+
+def _source(context: Context, wish: MountIntent, mount: Mount) -> Iterator[Mismatch]:
+    wanted, found = (wish.source or "").rstrip("/"), (mount.source or "").rstrip("/")
+    if not wanted or wanted == found:
+        return
+    if not found:
+        same: bool | None = None
+    elif ":/" in wanted and ":/" in found:
+        same = _same_export(wanted, found, mount)
+    elif wanted.startswith("/dev/") or wanted.partition("=")[0] in ("UUID", "LABEL", "PARTUUID", "PARTLABEL"):
+        same = _same_device(context, wanted, mount)
+    else:
+        same = False
+    if same is not True:
+        settle = _look("SOURCE,UUID,LABEL,PARTUUID", mount)
+        yield Mismatch(name="source", wanted=wanted, found=None if same is None else found, settle_with=settle)
+
+
+def _same_export(wanted: str, found: str, mount: Mount) -> bool | None:
+    """A name and an address may be one server: the option addr= tells, as the kernel resolved it."""
+    (server, _, path), (other, _, other_path) = wanted.rpartition(":/"), found.rpartition(":/")
+    if path != other_path:
+        return False
+    numbers = [_address(name) for name in (server, other)]
+    if all(numbers) or not any(numbers):
+        return numbers[0] == numbers[1] if all(numbers) else server == other
+    if numbers[0] is None:
+        return None
+    resolved = nfs_options.parse(",".join(mount.options)).addr
+    return numbers[0] == _address(resolved) if resolved else None
+
+
+def _address(server: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(server.strip("[]"))
+    except ValueError:
+        return None
+
+
+def _same_device(context: Context, wanted: str, mount: Mount) -> bool | None:
+    """None where the name is a link or a label of which udev's database does not tell."""
+    block = context.view.block(mount.device) if mount.device else None
+    if mount.device is None:
+        return None if (mount.source or "").startswith("/dev/") else False
+    name = wanted.removeprefix("/dev/")
+    if wanted.startswith("/dev/") and context.view.block(name) is not None:
+        return name == mount.device
+    udev = (block.udev if block else None) or {}
+    uuid = wanted.removeprefix("UUID=") if wanted.startswith("UUID=") else name.removeprefix("disk/by-uuid/")
+    if uuid not in (wanted, name) and "ID_FS_UUID" in udev:
+        return uuid.lower() == udev["ID_FS_UUID"].lower()
+    if name.startswith("mapper/") and "DM_NAME" in udev:
+        return name.removeprefix("mapper/") == udev["DM_NAME"]
+    return None
+
+
+def _client(context: Context, wish: MountIntent, mount: Mount) -> Iterator[Mismatch]:
+    seen = nfs_options.parse(",".join(mount.options)) if mount.backing.kind == "nfs" else nfs_options.NfsOptions()
+    if wish.client is not None:
+        hook, rpcrdma = context.node.nvfs_hooks.get("rpcrdma"), context.node.modules.get("rpcrdma")
+        inbox = hook is not None and hook.state == "stock" and rpcrdma is not None and not rpcrdma.version
+        found: str | None = "vast" if seen.vast else None
+        if mount.backing.kind != "nfs":
+            found = f"no NFS but {mount.fstype}"
+        elif inbox or (wish.client == "kernel" and not seen.vast):
+            found = "kernel"
+        if found != wish.client:
+            yield Mismatch(name="client", wanted=wish.client, found=found, settle_with="vastnfs-ctl status")
+    if wish.vips:
+        asked = nfs_options.parse(f"remoteports={wish.vips}").remoteports or ()
+        if seen.remoteports is None or set(seen.remoteports) != set(asked):
+            shown = next((o.partition("=")[2] for o in mount.options if o.startswith("remoteports=")), "no remoteports")
+            yield Mismatch(name="vips", wanted=wish.vips, found=shown)
+
+
+def _transport(wish: MountIntent, mount: Mount) -> Iterator[Mismatch]:
+    found = mount.backing.transport
+    if wish.transport is not None and found != wish.transport:
+        yield Mismatch(name="transport", wanted=wish.transport, found=found, settle_with=_look("OPTIONS", mount))
+
+
+def _look(columns: str, mount: Mount) -> str:
+    return f"findmnt -no {columns} --mountpoint {quoted(mount.target)}"
