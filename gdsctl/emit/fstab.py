@@ -27,7 +27,7 @@ def emit(plan: Plan) -> Artifact:
         )
         if wish.fstab.entry is not None:
             doing = f"for {wish.fstab.place}, which lacks {','.join(wish.fstab.lacks)}"
-        lines += [comment(f"{doing}: {wish.why}"), line(wish)]
+        lines += [comment(f"{doing}: {wish.why}{'' if wish.fstab.entry else wish.by_name}"), line(wish)]
         reasons[str(len(lines))] = wish.why
     if not lines:
         lines = [comment("no mount needs a line of its own")]

@@ -14,7 +14,7 @@ def applies(plan: Plan) -> bool:
 
 
 def emit(plan: Plan) -> Artifact:
-    """Names with control characters have no place in a unit file: such a mount is left out, with the reason."""
+    """Names with control characters, or with blanks at an end, have no place in a unit file: left out, with the reason."""
     units: list[str] = []
     reasons: dict[str, str] = {}
     for wish in plan.mounts:
@@ -25,18 +25,23 @@ def emit(plan: Plan) -> Artifact:
             units.append(comment(f"{name}: left out, a unit file cannot hold its name"))
             reasons[name] = "left out: control characters in its name"
             continue
-        network = wish.device is None
+        # Blanks around a value are taken off, and no quotes keep them (systemd.syntax(7)).
+        if wish.target != wish.target.strip() or wish.named != wish.named.strip():
+            units.append(comment(f"{name}: left out, a unit file cannot hold a name with blanks at an end"))
+            reasons[name] = "left out: blanks at an end of its name"
+            continue
+        network = wish.network
         order = ["After=network-online.target", "Wants=network-online.target"] if network else []
         units.append(
             "\n".join(
                 (
                     comment(f"/etc/systemd/system/{name}"),
                     "[Unit]",
-                    comment(wish.why),
+                    comment(f"{wish.why}{wish.by_name}"),
                     *order,
                     "",
                     "[Mount]",
-                    f"What={_value(wish.source)}",
+                    f"What={_value(wish.named)}",
                     f"Where={_value(wish.target)}",
                     f"Type={wish.fstype}",
                     f"Options={_value(','.join(wish.options))}",

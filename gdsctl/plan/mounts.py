@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -57,7 +58,7 @@ class MountPlan(Record, frozen=True, kw_only=True):
     """A mount as it should be. `change`: none | remount | again (unmount, mount) | new | rootflags.
 
     `options`: all of them, for fstab; `added`: those that the mount lacks today; `backing`: of a mount that is to come.
-    `fstab`: whether the next boot mounts it so.
+    `fstab`: whether the next boot mounts it so; `uuid`: of the filesystem on its device, where udev tells it.
     """
 
     target: str
@@ -71,6 +72,26 @@ class MountPlan(Record, frozen=True, kw_only=True):
     backing: Backing = Backing()
     notes: tuple[str, ...] = ()
     fstab: InFstab = InFstab()
+    uuid: str | None = None
+
+    @property
+    def network(self) -> bool:
+        """Is it up after the network and down before it? What has neither a device nor a server is not."""
+        if self.backing.kind == "nvme-of":
+            return True
+        return self.device is None and self.backing.kind not in ("overlay", "tmpfs", "virtiofs", "other")
+
+    @property
+    def named(self) -> str:
+        """The source as fstab and units name it best: device names can change from boot to boot."""
+        return f"UUID={self.uuid}" if self.uuid else self.source
+
+    @property
+    def by_name(self) -> str:
+        """Why a device stands by its name, empty where it does not."""
+        if self.device is None or self.uuid or "=" in self.source:
+            return ""
+        return "; by the device's name, since udev tells no UUID of it: look with blkid"
 
 
 def desire(context: Context) -> tuple[MountPlan, ...]:
@@ -170,6 +191,7 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         backing=msgspec.structs.replace(mount.backing, transport=transport),
         notes=notes + _nowhere(fstab, mount.target),
         fstab=fstab,
+        uuid=_uuid(context, mount.device),
     )
 
 
@@ -200,7 +222,7 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
         backing = _block_backing(context, device)
     else:
         nics = context.nics(wish, None)
-        kind = row.backing if row.backing in ("wekafs", "lustre", "gpfs", "beegfs", "virtiofs") else "network"
+        kind = row.backing
         backing = msgspec.convert(
             {"kind": kind, "nics": [nic.rdma_device for nic in nics if nic.rdma_device], "transport": wish.transport},
             Backing,
@@ -228,7 +250,14 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
         backing=backing,
         notes=notes,
         fstab=fstab,
+        uuid=_uuid(context, device),
     )
+
+
+def _uuid(context: Context, device: str | None) -> str | None:
+    block = context.view.block(device) if device else None
+    uuid = ((block.udev if block else None) or {}).get("ID_FS_UUID")
+    return uuid if uuid and re.fullmatch(r"[0-9A-Za-z-]+", uuid) else None
 
 
 def _in_fstab(context: Context, target: str, wanted: dict[str, str | None]) -> InFstab:
@@ -281,7 +310,6 @@ def _block_backing(context: Context, device: str) -> Backing:
 
 def fstab_line(plan: MountPlan) -> str:
     """Six fields: the line that stands, with what it lacks, or a new one. Local file systems are checked at boot (pass 2), network ones wait for the network."""
-    network = plan.device is None or plan.backing.kind == "nvme-of"  # _netdev: up after the network, down before it
     entry = plan.fstab.entry
     if entry is not None:  # the operator's own line, with what it lacks
         return " ".join(
@@ -293,16 +321,16 @@ def fstab_line(plan: MountPlan) -> str:
             )
         )
     options = list(plan.options)
-    if network and "_netdev" not in options:
+    if plan.network and "_netdev" not in options:
         options.append("_netdev")
     return " ".join(
         (
-            fstab_field(plan.source),
+            fstab_field(plan.named),
             fstab_field(plan.target),
             fstab_field(plan.fstype),
             ",".join(map(fstab_field, options)),
             "0",
-            "0" if network else "2",
+            "2" if plan.device is not None and not plan.network else "0",
         )
     )
 

@@ -252,3 +252,39 @@ def test_all_leaves_out_what_has_nothing_to_say() -> None:
     made = plan(assess(local()), wanted())
     assert set(emit.artifacts(made, emit.chosen(["all"]), named=frozenset({"all"}))) == {"cufile.json"}
     assert set(emit.artifacts(made, emit.chosen(["modprobe"]), named=frozenset({"modprobe"}))) == {"modprobe"}
+
+
+@pytest.mark.parametrize("target", ["/mnt/end ", "/mnt/tab\u00a0", "/mnt/two  "])
+def test_a_unit_that_would_lose_a_blank_is_left_out(target: str) -> None:
+    """systemd.syntax(7): whitespace around a value is taken off; such a unit would mount another folder."""
+    content = text("systemd-mount", hostile(target))
+    assert f"Where={target.rstrip()}\n" not in content
+    assert "left out" in content
+
+
+def test_a_device_is_named_by_its_uuid_where_udev_tells_it() -> None:
+    node = local(fstype="ext4")
+    by_name = plan(assess(node), wanted())
+    assert lines(text("fstab", by_name))[0].startswith("/dev/nvme0n1 ")
+    assert "udev tells no UUID" in text("fstab", by_name)
+    assert "udev tells no UUID" in text("systemd-mount", by_name)
+    block = msgspec.structs.replace(node.block[0], udev={"ID_FS_USAGE": "filesystem", "ID_FS_UUID": "1b34-a0"})
+    by_uuid = plan(assess(changed(node, block=(block,))), wanted())
+    assert lines(text("fstab", by_uuid)) == ["UUID=1b34-a0 /mnt/nvme ext4 rw,data=ordered 0 2"]
+    assert "\nWhat=UUID=1b34-a0\n" in text("systemd-mount", by_uuid)
+
+
+def test_what_has_no_server_does_not_wait_for_the_network() -> None:
+    """`_netdev` holds a mount back until the network is up (mount(8)); memory needs none, Lustre does."""
+    for fstype, source, waits in (
+        ("tmpfs", "tmpfs", False),
+        ("virtiofs", "share", False),
+        ("lustre", "a@tcp:/f", True),
+    ):
+        made = plan(
+            assess(local()), wanted(f"mounts: [{{target: /x, type: {fstype}, source: '{source}', expect: any}}]")
+        )
+        (row,) = lines(text("fstab", made))
+        assert ("_netdev" in row) is waits
+        assert row.endswith(" 0 0")
+        assert ("network-online" in text("systemd-mount", made)) is waits
