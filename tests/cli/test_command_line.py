@@ -117,7 +117,7 @@ def test_version_the_same_by_every_way() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shell_completion_prints_a_script(shell: str) -> None:
     done = gdsctl("--show-completion", shell)
-    if done.returncode == 2:  # the option may take no value: it then looks at the parent process
+    if done.returncode:  # where the option takes no value it looks at the parent process, which may be no shell
         done = gdsctl(env={"_GDSCTL_COMPLETE": f"source_{shell}"})
     assert done.returncode == 0
     assert b"_GDSCTL_COMPLETE" in done.stdout or b"gdsctl" in done.stdout
