@@ -184,8 +184,9 @@ def test_lint_json_and_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_lint_tells_a_static_routing_file_from_a_cufile_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "500")  # a long path stays in one line
     row = {"bdf": "0000:1b:00.0", "type": "NET", "socket": 0, "numa_node": 0, "pcie_group": 0}
     path = tmp_path / "topology.json"
     path.write_text(json.dumps({"mlx5_0": row}))
