@@ -278,7 +278,7 @@ def kind(source: Source, path: str) -> PathKind | None:
     names = source.names(path)
     if not isinstance(names, Missing):
         return "directory"
-    return "other" if names.status in ("error", "absent") else None
+    return "other" if names.status in ("error", "absent") else "there"
 
 
 def lint_text(path: str, text: str, version: str | None, machine: Source | None) -> LintReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gdsctl.assess import cufile_merge
-from gdsctl.assess.cufile_lint import lint
+from gdsctl.assess.cufile_lint import PathKind, lint, unseen
 from gdsctl.assess.cufile_merge import Merged, Problem
 from gdsctl.data import cufile_keys
 from gdsctl.model.node import Node
@@ -16,13 +16,15 @@ class Config(Record, frozen=True, kw_only=True):
     """`known` false: the files were not captured or could not be read, so every question is answered with None.
 
     `version`: GDS release of the node's library ("1.14.1"), None where it is not known; the newest release's defaults
-    are used then. `problems`: what lint says of the files and the environment.
+    are used then. `problems`: what lint says of the files and the environment. `unseen`: paths that the files name, and
+    of which it is not known whether they are there: where one is not, libcufile refuses the file.
     """
 
     known: bool
     version: str | None = None
     result: Merged | None = None
     problems: tuple[Problem, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, node: Node) -> Config:
@@ -32,6 +34,11 @@ class Config(Record, frozen=True, kw_only=True):
         if found.files is None:
             return cls(known=False, version=version)
         layers = [(path, found.texts.get(path, "")) for path in found.files]
+
+        def kind(path: str) -> PathKind | None:
+            there = found.paths.get(path)
+            return None if there is None else "there" if there else "absent"
+
         return cls(
             known=True,
             version=version,
@@ -41,8 +48,9 @@ class Config(Record, frozen=True, kw_only=True):
                 version=version,
                 env=found.env,
                 node=node,
-                kind_of=lambda path: "absent" if found.paths.get(path) is False else None,
+                kind_of=kind,
             ),
+            unseen=unseen(layers, version=version, node=node, kind_of=kind),
         )
 
     @property

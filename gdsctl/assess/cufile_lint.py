@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import itertools
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 import msgspec
@@ -21,7 +23,8 @@ from gdsctl.model.devices import Nic
 from gdsctl.model.node import Node
 from gdsctl.parse.cufile_json import escape
 
-PathKind = Literal["directory", "other", "absent"]
+PathKind = Literal["directory", "other", "there", "absent"]
+"""What a path is; `there`: it stands there, and whether it is a folder is not known."""
 
 _MOST_UNKNOWN = 100  # names without meaning that are listed of one file
 _LONGEST_NAME = 200
@@ -575,7 +578,7 @@ def _static_files(
             continue
         path = get(values, f"miscellaneous.static_{name}_filepath") or "none"
         there = kind_of(path) if kind_of and path != "none" else None
-        if path != "none" and there in (None, "other"):
+        if path != "none" and there in (None, "other", "there"):
             continue
         key = f"enable_static_{name}"
         layer = next(la for la in reversed(layers) if get(la.root, f"miscellaneous.{key}") is not None)
@@ -651,19 +654,25 @@ def unseen(
 
 def _kinds(node: Node | None, kind_of: Callable[[str], PathKind | None] | None) -> Callable[[str], PathKind | None]:
     """What a path is, by who looked and by the node's mounts and disks."""
-    targets = {mount.target.rstrip("/") or "/" for mount in node.mounts} if node else set()
+    targets = _folders(node)
     disks = {block.name for block in node.block} if node else set()
 
     def kind(path: str) -> PathKind | None:
-        told = kind_of(path) if kind_of else None
-        if told is None and (path.rstrip("/") or "/") in targets:
+        if path in (".", "..") or (path.startswith("/") and posixpath.normpath(path) in targets):
             return "directory"
+        told = kind_of(path) if kind_of else None
         disk = _DISK.fullmatch(path)
         if told is None and disk and disks and node is not None and node.gap("block", "name") is None:
             return "other" if disk[1] in disks else "absent"
         return told
 
     return kind
+
+
+def _folders(node: Node | None) -> set[str]:
+    """Mount targets and the folders above them, which are there whatever else is known."""
+    targets = [mount.target for mount in node.mounts] if node else []
+    return {*targets, *(str(folder) for target in targets for folder in PurePosixPath(target).parents)}
 
 
 def _paths(

@@ -8,7 +8,7 @@ from gdsctl.assess.rule import Fail, Verdict, seen
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy, RouteName
 
-_ALL_ROUTES: tuple[RouteName, ...] = ("nvidia-fs", "p2pdma", "c2c", "rdma", "compat")
+ALL_ROUTES: tuple[RouteName, ...] = ("nvidia-fs", "p2pdma", "c2c", "rdma", "compat")
 
 
 def told(view: View, id_: str) -> Iterator[Verdict]:
@@ -23,5 +23,5 @@ def told(view: View, id_: str) -> Iterator[Verdict]:
             evidence=seen(problem.pointer or "file", problem.message, where),
             remedy=Remedy(text=problem.remedy),
             severity=problem.severity,
-            blocks=_ALL_ROUTES if problem.fatal else (),
+            blocks=ALL_ROUTES if problem.fatal else (),
         )

@@ -19,7 +19,7 @@ class LintReport(Record, frozen=True, kw_only=True):
     """`files`: those judged, in the order libcufile reads them; `gds_version` None: all releases were asked.
 
     `unread`: a file that the node's library may read and that could not be seen; `denied`: because of its permissions.
-    `unseen`: paths that the files name and of which it is not known whether they are there, so nothing is claimed.
+    `unseen`: paths that the files name and of which it is not known whether they are there.
     `problems` are those of the files as they stand, also where a corrected one was written.
     """
 

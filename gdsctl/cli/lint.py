@@ -57,12 +57,14 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
     """Check a cufile.json as libcufile itself takes it: what it refuses, dies of, or ignores without a word.
 
     The paths that FILE names are looked for on this machine, or nowhere where --gds-version says that FILE is meant for
-    another. Exit code 1 where there is anything worse than a warning.
+    another. Exit code 1 where there is anything worse than a warning, 3 where it is not known whether a path is there.
     """
     import msgspec
 
     from gdsctl import pipeline
+    from gdsctl.assess.rule import some
     from gdsctl.data import cufile_keys
+    from gdsctl.model.shell import quoted
     from gdsctl.render import documents
     from gdsctl.source.opening import open_source
 
@@ -106,6 +108,12 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
             raise RefusedError(f"{report.unread}: may not be read")
         raise UndecidedError(
             f"{report.unread} could not be read, and it may be one of the files; settle with: cat {report.unread}"
+        )
+    if report.unseen and (file is None or gds_version is None):
+        sys.stdout.flush()
+        raise UndecidedError(
+            f"whether {some(report.unseen)} is there is not known, and libcufile refuses a file that names a path which "
+            f"is not; settle with: ls -d -- {' '.join(map(quoted, report.unseen))}"
         )
     return 0
 

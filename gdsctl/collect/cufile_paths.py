@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from gdsctl.collect.reader import Reader
@@ -13,14 +15,20 @@ from gdsctl.source.base import Missing
 _MOST = 256  # paths that are looked for; nobody denies more mounts
 
 
-def standing(reader: Reader, texts: Iterable[str]) -> dict[str, bool | None]:
-    """Path -> does it stand there, None with a gap where that is not known. The environment's paths are not asked."""
+def standing(reader: Reader, texts: Iterable[str], mounted: Iterable[str] = ()) -> dict[str, bool | None]:
+    """Path -> does it stand there, None with a gap where that is not known. The environment's paths are not asked.
+
+    `mounted`: targets of the mount table. They and the folders above them are there, whatever else was captured.
+    """
     found: dict[str, bool | None] = {}
+    known = {*mounted, *(str(folder) for target in mounted for folder in PurePosixPath(target).parents)}
     for path in dict.fromkeys(path for text in texts for path in _named(text)):
         if len(found) == _MOST:
             reader.gap("gds", "cufile_config/paths", "unsupported", detail=f"more than {_MOST} paths are named")
             break
-        there = reader.source.exists(path)
+        there = reader.source.exists(path)  # asked in any case, so that a snapshot holds the answer
+        if posixpath.normpath(path) in known:
+            there = True
         found[path] = None if isinstance(there, Missing) else there
         if isinstance(there, Missing):
             field = f"cufile_config/paths/{cufile_json.escape(path)}"

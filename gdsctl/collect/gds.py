@@ -11,6 +11,7 @@ import msgspec
 from gdsctl.collect import cufile_log, cufile_paths
 from gdsctl.collect.cufile_paths import standing
 from gdsctl.collect.reader import Reader
+from gdsctl.model.devices import Mount
 from gdsctl.model.shell import quoted
 from gdsctl.model.software import CufileConfig, Gds
 from gdsctl.parse import late
@@ -47,7 +48,7 @@ _LONGEST_RULE = 4096
 _GPFS = "/var/mmfs/gen/mmfs.cfg"
 
 
-def collect(reader: Reader) -> Gds:
+def collect(reader: Reader, mounted: tuple[Mount, ...] = ()) -> Gds:
     """Libcufile as a process started without further settings would find it, and what it would read.
 
     A library inside a Python environment or a container image is not looked for, so that "not found" is a gap.
@@ -63,7 +64,7 @@ def collect(reader: Reader) -> Gds:
         reader.gap("gds", "version", "absent", detail="no libcufile found", settle_with="gdscheck -v")
     if isinstance(report, Missing):
         reader.gap("gds", "gdscheck", report, settle_with="/usr/local/cuda/gds/tools/gdscheck -p")
-    config = _config(reader, report)
+    config = _config(reader, report, mounted)
     return Gds(
         version=version,
         libcufile=path,
@@ -128,7 +129,7 @@ def _in_version_json(raw: bytes) -> str | None:
     return version if isinstance(version, str) else None
 
 
-def _config(reader: Reader, report: Gdscheck | Missing) -> CufileConfig:
+def _config(reader: Reader, report: Gdscheck | Missing, mounted: tuple[Mount, ...]) -> CufileConfig:
     """The two files that libcufile merges, in its order. A file that is not there is passed over, as it does."""
     env = _environment(reader, report)
     files: list[str] = []
@@ -149,7 +150,7 @@ def _config(reader: Reader, report: Gdscheck | Missing) -> CufileConfig:
         files=tuple(files) if whole else None,
         env=env or {},
         texts=texts,
-        paths=standing(reader, texts.values()),
+        paths=standing(reader, texts.values(), [mount.target for mount in mounted]),
         static_routing=_static_routing(reader, texts.values()),
     )
 

@@ -34,6 +34,7 @@ def collect(source: Source) -> Node:
     adapters = nics.collect(reader, functions)
     nvfs = nvidia_fs.collect(reader)
     loaded = modules.collect(reader, nvfs)
+    mounted = mounts.collect(reader, disks, controllers, adapters)
     return Node(
         source=source.info,
         platform=machine,
@@ -44,12 +45,12 @@ def collect(source: Source) -> Node:
         nics=adapters,
         nvme=controllers,
         block=disks,
-        mounts=mounts.collect(reader, disks, controllers, adapters),
+        mounts=mounted,
         modules=loaded,
         nvfs_hooks=nvfs_hooks.collect(reader, loaded, nvfs),
         nvidia_driver=nvidia_driver.collect(reader),
         nvidia_fs=nvfs,
-        gds=gds.collect(reader),
+        gds=gds.collect(reader, mounted),
         container=container.collect(reader),
         smi_topo=gpus.smi_topo(reader),
         fstab=mounts.fstab(reader),

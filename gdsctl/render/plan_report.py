@@ -14,7 +14,7 @@ from gdsctl.assess.lint_report import LintReport
 from gdsctl.model.judgement import Route
 from gdsctl.model.node import SourceInfo
 from gdsctl.plan.documents import PlanReport
-from gdsctl.render.safe_text import safe
+from gdsctl.render.safe_text import plain_pointer, safe
 
 _STATUS = {"fail": "bold red", "unknown": "magenta"}
 _SEVERITY = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
@@ -50,13 +50,15 @@ def lint_report(report: LintReport) -> RenderableType:
     if report.unseen:
         lines.append(Text(f"not known whether it is there: {', '.join(map(safe, report.unseen))}", style="magenta"))
     counts = _counted(report.problems)
+    if report.unseen:
+        counts += f", {len(report.unseen)} path{'s' if len(report.unseen) > 1 else ''} not looked at"
     lines.append(Text(f"{files}: {counts} ({asked})"))
     return Group(*lines)
 
 
 def _place(problem: Problem) -> str:
     if problem.line is None and problem.pointer:
-        return f"{problem.path}:{problem.pointer}"
+        return f"{problem.path}:{plain_pointer(problem.pointer)}"
     return ":".join(str(part) for part in (problem.path, problem.line, problem.column) if part is not None)
 
 

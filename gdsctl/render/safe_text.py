@@ -15,6 +15,12 @@ def safe(text: object) -> str:
     return _UNSAFE.sub(_escaped, str(text))
 
 
+def plain_pointer(pointer: str) -> str:
+    """A JSON pointer for people: a part that holds slashes of its own is set apart, and no part is escaped."""
+    *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")]
+    return ": ".join(("/".join(parents), last)) if "~" in pointer and "/" in last else "/".join((*parents, last))
+
+
 def unseen_escaped(text: str) -> str:
     r"""A JSON text whose strings hold no such character raw; JSON itself asks for `\uNNNN` only below U+0020."""
     if text.isascii() and "\x7f" not in text:

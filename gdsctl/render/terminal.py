@@ -21,7 +21,7 @@ from gdsctl.model.pci import PciDevice
 from gdsctl.model.unknown import Unknown
 from gdsctl.render import documents
 from gdsctl.render.ranges import ranges
-from gdsctl.render.safe_text import safe
+from gdsctl.render.safe_text import plain_pointer, safe
 
 PLAIN_WIDTH = 100
 _NARROWEST = 80  # a narrower terminal wraps lines itself; cut columns would hide what they hold
@@ -514,7 +514,7 @@ def _unknowns(report: Report, *, verbose: bool) -> RenderableType | None:
         alike.setdefault((shape, unknown.reason, None if numbered else unknown.settle_with), []).append(unknown)
     table = _table("fact", "why", "settle with")
     for (shape, reason, _), found in alike.items():
-        name = found[0].pointer if len(found) == 1 else f"{shape} ({len(found)})"
+        name = plain_pointer(found[0].pointer) if len(found) == 1 else f"{plain_pointer(shape)} ({len(found)})"
         _row(table, name, reason, found[0].settle_with or "-")
     return table
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
+import gdsctl
 from gdsctl.cli import run
 
 HGX, UNPATCHED, VM = "example:hgx-h100-vast", "example:nvme-unpatched", "example:vm-flattened"
@@ -274,8 +276,15 @@ def test_lint_of_a_node_looks_at_its_paths(tmp_path: Path, capsys: pytest.Captur
     config.write_text('{"logging": {"dir": "/data/log"}}')  # /data was not captured: nothing is claimed
     run(["lint", "-S", str(tmp_path), "--format", "json"])
     assert not any(p["fatal"] for p in json.loads(capsys.readouterr().out)["problems"])
+    assert run(["lint", "-S", str(tmp_path)]) == 3
+    told = capsys.readouterr()
+    assert "not known whether it is there: /data/log" in told.out
+    assert "1 path not looked at" in told.out
+    assert told.err.endswith("settle with: ls -d -- /data/log\n")
+    mounts = "22 1 0:43 / /data rw - nfs4 server:/data rw\n23 22 0:44 / /data/log rw - nfs4 server:/log rw\n"
+    (tmp_path / "proc/self").mkdir()
+    (tmp_path / "proc/self/mountinfo").write_text(mounts)  # what is mounted on is there
     assert run(["lint", "-S", str(tmp_path)]) == 0
-    assert "not known whether it is there: /data/log" in capsys.readouterr().out
 
 
 def test_lint_of_a_file_looks_at_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -305,3 +314,23 @@ def test_inspect_knows_what_lint_knows_of_paths(tmp_path: Path, capsys: pytest.C
     assert [(f["subject"], "compat" in f["blocks"]) for f in refused] == [("/denylist/mounts/1", True)]
     pointers = [unknown["pointer"] for unknown in document["unknowns"]]
     assert [p for p in pointers if "/paths/" in p] == ["/gds/cufile_config/paths/~1data"]
+    run(["inspect", "-S", str(tmp_path)])
+    told = capsys.readouterr().out
+    assert "/gds/cufile_config/paths: /data " in told
+    assert "~1" not in told
+
+
+def test_a_path_nobody_looked_at_leaves_the_gate_undecided(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The shipped node passes; with a denied mount that its snapshot tells nothing of, no route is known."""
+    node = tmp_path / "node"
+    shutil.unpack_archive(Path(gdsctl.__file__).parent / "examples/hgx-h100-vast.tar.gz", node)
+    config = node / "root/etc/cufile.json"
+    document = json.loads(config.read_text())
+    config.write_text(json.dumps(document | {"denylist": {"mounts": ["/mnt/scratch", "/vast"]}}))
+    assert run(["verify", "-S", str(node)]) == 3
+    assert "ls -d -- /mnt/scratch" in capsys.readouterr().out
+    run(["inspect", "-S", str(node), "--format", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert {r["route"] for r in document["routes"] if r["mount"] == "/vast/kv"} == {"unknown"}
+    pointers = [unknown["pointer"] for unknown in document["unknowns"]]
+    assert [p for p in pointers if "/paths/" in p] == ["/gds/cufile_config/paths/~1mnt~1scratch"]

@@ -2,14 +2,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.lint_findings import told
-from gdsctl.assess.rule import Rule, Verdict
+from gdsctl.assess.lint_findings import ALL_ROUTES, told
+from gdsctl.assess.rule import Cannot, Rule, Verdict, some
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
+from gdsctl.model.shell import quoted
 
 
 def check(view: View) -> Iterator[Verdict]:
     yield from told(view, "cufile.missing-path")
+    if unseen := view.config.unseen:
+        one = len(unseen) == 1
+        yield Cannot(
+            subject="cufile.json",
+            fact=f"whether {some(unseen)}, which cufile.json names, {'is' if one else 'are'} there is not known; where "
+            f"{'it is' if one else 'one is'} not, libcufile refuses the file",
+            settle_with=f"ls -d -- {' '.join(map(quoted, unseen))}",
+            blocks=ALL_ROUTES,
+        )
 
 
 RULE = Rule(

@@ -408,6 +408,14 @@ configured(
     "/denylist/devices/0",
     blocks=DEADLY,
 )
+SCRATCH = cufile(FS, {"denylist": {"mounts": ["/mnt/scratch"]}})
+unsure("cufile.missing-path", SCRATCH, blocks=DEADLY)
+unsure("cufile.missing-path", cufile(FS, {"logging": {"dir": "/var/log/cufile"}}), blocks=DEADLY)
+near_miss("cufile.missing-path", but(SCRATCH, {"gds.cufile_config.paths": {"/mnt/scratch": True}}), "somebody looked")
+near_miss(
+    "cufile.missing-path", cufile(FS, {"denylist": {"mounts": [f"{NFS}/", "/mnt"]}}), "a mount, and what is above"
+)
+raised("cufile.missing-path", but(SCRATCH, {"gds.cufile_config.paths": {"/mnt/scratch": False}}), "/denylist/mounts/0")
 configured(
     "cufile.range",
     {"execution": {"max_io_threads": 33}},
