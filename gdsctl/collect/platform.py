@@ -97,6 +97,7 @@ def collect(reader: Reader) -> Platform:
         _gap(reader, "os_id", system, "cat /etc/os-release")
         _gap(reader, "os_version", system, "cat /etc/os-release")
     arch = _arch(reader, answers, cpu)
+    config = _kernel_config(reader, release)
     return Platform(
         hostname=answers.get("hostname") or reader.value("/proc/sys/kernel/hostname") or reader.value("/etc/hostname"),
         kernel=release,
@@ -109,8 +110,9 @@ def collect(reader: Reader) -> Platform:
         secure_boot=_secure_boot(reader),
         os_id=None if isinstance(system, Missing) else system.id,
         os_version=None if isinstance(system, Missing) else system.version_id,
-        kernel_config=_kernel_config(reader, release),
+        kernel_config=config,
         symbols=_symbols(reader),
+        module_list=_module_list(reader, config),
         kernel_log=_kernel_log(reader),
     )
 
@@ -239,6 +241,20 @@ def _kernel_config(reader: Reader, release: str | None) -> dict[str, str] | None
             continue
         return {name: options.get(name, "n") for name in OPTIONS}
     _gap(reader, "kernel_config", why, "zgrep CONFIG_PCI_P2PDMA /proc/config.gz /boot/config-$(uname -r)")
+    return None
+
+
+def _module_list(reader: Reader, config: dict[str, str] | None) -> bool | None:
+    """A tree without the file was picked, not copied, unless its kernel cannot have one; lsmod prints that file."""
+    found = reader.source.read("/proc/modules")
+    if not isinstance(found, Missing):
+        return True
+    if found.status == "not_captured" and not isinstance(reader.source.run("lsmod"), Missing):
+        return True
+    picked = reader.source.info.kind == "tree" and (config or {}).get("CONFIG_MODULES") != "n"
+    if found.status == "absent" and not picked:
+        return False
+    _gap(reader, "module_list", found, "head -n 1 /proc/modules")
     return None
 
 

@@ -9,7 +9,10 @@ from gdsctl.record import Record
 
 
 class Platform(Record, frozen=True, kw_only=True):
-    """`kernel_config`: CONFIG_* -> y | m | n for the options gdsctl looks at; `symbols`: kernel symbol -> exported."""
+    """`kernel_config`: CONFIG_* -> y | m | n for the options gdsctl looks at; `symbols`: kernel symbol -> exported.
+
+    `module_list`: can /proc/modules be read?
+    """
 
     hostname: str | None = None
     kernel: str | None = None
@@ -27,6 +30,7 @@ class Platform(Record, frozen=True, kw_only=True):
     os_version: str | None = None
     kernel_config: dict[str, str] | None = None
     symbols: dict[str, bool | None] | None = None
+    module_list: bool | None = None
     kernel_log: tuple[str, ...] | None = None
 
 

@@ -41,6 +41,7 @@ def test_a_server(machine: Machine) -> None:
         {
             "/proc/sys/kernel/osrelease": "6.8.0-60-generic\n",
             "/proc/cmdline": "BOOT_IMAGE=/vmlinuz root=/dev/nvme0n1p2 iommu=pt\n",
+            "/proc/modules": "",
             "/proc/cpuinfo": X86.format(more="sse"),
             "/proc/kallsyms": "0000000000000000 T pci_p2pdma_add_resource\n0000000000000000 d p2pdma_pgmap_ops\n",
             "/etc/os-release": 'ID=ubuntu\nVERSION_ID="22.04"\n',
@@ -76,6 +77,7 @@ def test_nothing_captured_is_unknown_throughout(machine: Machine) -> None:
     unknown = {
         "kernel", "kernel_version", "arch", "cmdline", "cpu_vendor", "cpu_model", "cpu_family", "sockets", "product",
         "virtualization", "secure_boot", "os_id", "os_version", "kernel_config", "symbols", "kernel_log",
+        "module_list",
     }  # fmt: skip
     assert all(getattr(found, field) is None for field in unknown)
     assert set(fields(reader)) == unknown
@@ -208,3 +210,26 @@ def test_a_booted_machine(shared: Path) -> None:
     assert found.kernel_config["CONFIG_IOMMU_DEFAULT_DMA_LAZY"] == "y"
     assert found.symbols == {"pci_p2pdma_add_resource": False, "p2pdma_pgmap_ops": False}
     assert found.secure_boot is None
+
+
+@pytest.mark.parametrize(
+    ("files", "outputs", "expected"),
+    [
+        ({"/proc/modules": ""}, {}, True),
+        ({}, {"lsmod": "Module                  Size  Used by\n"}, True),
+        ({"/proc/version": "Linux"}, {}, False),
+        ({"/proc/modules": PermissionError(13, "Permission denied")}, {}, None),
+    ],
+)
+def test_module_list(machine: Machine, files: Any, outputs: Any, expected: bool | None) -> None:
+    reader = machine(files, outputs=outputs)
+    assert platform.collect(reader).module_list is expected
+    assert ("module_list" in fields(reader)) is (expected is None)
+
+
+@pytest.mark.parametrize(("option", "expected"), [("CONFIG_PCI=y", False), ("CONFIG_MODULES=y", None)])
+def test_a_tree_without_the_list_of_modules_was_picked(tmp_path: Path, option: str, expected: bool | None) -> None:
+    (tmp_path / "sys").mkdir()
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/config.gz").write_bytes(gzip.compress(f"{option}\n".encode()))
+    assert platform.collect(Reader(open_source(str(tmp_path)))).module_list is expected

@@ -68,6 +68,7 @@ MODULES: tuple[str, ...] = (
     "gpu_pinning_refused",
     "iommu_passthrough",
     "iommu_translated",
+    "kernel_no_module_list",
     "kernel_no_p2pdma",
     "kernel_p2pdma_host_bridge",
     "lnet_unpatched",

@@ -393,6 +393,16 @@ raised(
 )
 near_miss("cufile.static-routing", but(ROUTED, {ROUTING_FILE: json.dumps(DEVICES)}))
 near_miss("cufile.static-routing", but(FS, {ROUTING_FILE: json.dumps(UNFILLED)}), "the file is not switched on")
+NO_LIST = fs({"platform.module_list": False})
+raised("kernel.no-module-list", NO_LIST, "/proc/modules", severity="critical", blocks=DEADLY)
+near_miss("kernel.no-module-list", fs({"platform.module_list": True, "platform.kernel_config": {}}))
+near_miss(
+    "kernel.no-module-list",
+    but(NO_LIST, {"gpus": (), "pci.devices": tuple(d for d in FS.pci.devices if d.vendor_id != "10de")}),
+    "no GPU, so nobody opens cuFile",
+)
+unsure("kernel.no-module-list", unread(fs({"platform.module_list": None}), "platform", "module_list"), blocks=DEADLY)
+silent("kernel.no-module-list", fs({"platform.module_list": None}), "a file that every kernel with modules has")
 silent("cufile.static-routing", ROUTED, "a file that was not read has no faults to name")
 configured(
     "cufile.denylist-name",

@@ -103,6 +103,7 @@ def healthy(*, p2pdma: bool = False) -> Node:
                 secure_boot=False,
                 kernel_config={"CONFIG_PCI_P2PDMA": "y"},
                 symbols={"pci_p2pdma_add_resource": True},
+                module_list=True,
                 kernel_log=(),
             ),
             iommu=Iommu(state="off", evidence=("no function has an IOMMU group",)),
