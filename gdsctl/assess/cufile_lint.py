@@ -36,6 +36,7 @@ _DIRECT, _BUFFER = "properties.max_direct_io_size_kb", "properties.per_buffer_ca
 _SIZES, _COUNTS = "properties.posix_pool_slab_size_kb", "properties.posix_pool_slab_count"
 _SLABS = "properties.gpu_bounce_buffer_slab_config"
 _ADDRESSES = "rdma_dev_addr_list"
+_P2PDMA = "properties.use_pci_p2pdma"
 _CONFIGURATION = ("cufile_config/files", "cufile_config/env")
 
 
@@ -511,7 +512,7 @@ def _in_the_end(
     both = isinstance(sizes, (list, tuple)) and isinstance(counts, (list, tuple))
     if sized and after_last_count and both and len(sizes) != len(counts):
         yield _unequal(sized[-1], _SIZES, len(sizes), len(counts))
-    p2pdma, routing = get(values, "properties.use_pci_p2pdma"), get(values, "properties.rdma_dynamic_routing")
+    p2pdma, routing = get(values, _P2PDMA), get(values, "properties.rdma_dynamic_routing")
     compat = _effective(values, "properties.allow_compat_mode", release)
     by_env = {row.key: acting(row, env.get(row.name), release) for row in cufile_keys.environment() if row.key}
     if by_env.get("properties.allow_compat_mode") is not None:
@@ -527,6 +528,8 @@ def _in_the_end(
             " memory without an error",
             remedy="Set properties.allow_compat_mode to false while proving the path.",
         )
+    told = by_env.get(_P2PDMA)
+    yield from _p2pdma_keys(layers, values, release, switched_on=(p2pdma if told is None else told) is True)
     yield from _named_twice(layers, values, node)
     named = [layer for layer in layers if get(layer.root, "logging.dir")]
     if named and not env.get("CUFILE_LOGFILE_PATH"):
@@ -564,6 +567,54 @@ def _in_the_end(
                 message=f"a {kind} file system is mounted, but no RDMA address is named: its I/O does not go direct",
                 remedy=f"Name this node's RDMA addresses in properties.{_ADDRESSES}.",
             )
+
+
+def _p2pdma_keys(
+    layers: Sequence[Layer], values: Mapping[str, Any], release: str, *, switched_on: bool
+) -> Iterator[Problem]:
+    """From 1.16 on P2PDMA takes two keys, for the process and for the kind of storage; either alone does nothing."""
+    if not _reads("1.16", release):
+        return
+    rows = (*filesystems.tables().filesystem, *filesystems.tables().target)
+    acted_on = dict.fromkeys(
+        name
+        for row in rows
+        for pointer in row.p2pdma_keys
+        if (name := pointer.strip("/").replace("/", ".")) != _P2PDMA and row.p2pdma
+    )
+    named = {
+        key.key: next(layer for layer in reversed(layers) if get(layer.root, key.key) is not None)
+        for key in cufile_keys.known(release)
+        if key.key.endswith(".use_pci_p2pdma") and get(values, key.key) is True and key.key != _P2PDMA
+    }
+    for name, layer in named.items():
+        if name not in acted_on:
+            yield _at(
+                layer,
+                "/" + name.replace(".", "/"),
+                id="p2pdma.filesystem-unsupported",
+                severity="warning",
+                message=f"{name} is read, but there is no P2PDMA route for this kind of storage",
+                remedy="Remove it: nvidia-fs or user-space RDMA carry such storage.",
+            )
+        elif not switched_on:
+            yield _at(
+                layer,
+                "/" + name.replace(".", "/"),
+                id="p2pdma.half-configured",
+                severity="warning",
+                message=f"{name} has no effect while {_P2PDMA} is not true",
+                remedy=f"Set {_P2PDMA} to true, or remove it.",
+            )
+    if switched_on and acted_on.keys().isdisjoint(named):
+        fault = {
+            "id": "p2pdma.half-configured",
+            "severity": "warning",
+            "message": f"{_P2PDMA} is true, but no key names storage to use it for, so nothing goes over P2PDMA",
+            "remedy": f"Set the key of your storage to true: {', '.join(acted_on)}.",
+        }
+        at = next((layer for layer in reversed(layers) if get(layer.root, _P2PDMA) is True), None)
+        yield _at(at, "/properties/use_pci_p2pdma", **fault) if at else _variable("CUFILE_USE_PCIP2PDMA", **fault)
 
 
 def _static_files(

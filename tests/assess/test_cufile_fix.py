@@ -16,6 +16,8 @@ from tests.hang import no_hang
 
 SLABS = "gpu_bounce_buffer_slab_config"
 
+SWITCHED_ON = {"properties": {"use_pci_p2pdma": True}}
+
 # wrong, right
 SAFE: list[tuple[Any, Any]] = [
     ({"properties": {"use_compat_mode": False}}, {"properties": {"allow_compat_mode": False}}),
@@ -27,7 +29,10 @@ SAFE: list[tuple[Any, Any]] = [
         {"properties": {"use_compat_mode": False, "allow_compat_mode": True}},
         {"properties": {"allow_compat_mode": True}},
     ),
-    ({"fs": {"block": {"nvme": {"use_pci_p2pdma": True}}}}, {"block": {"nvme": {"use_pci_p2pdma": True}}}),
+    (
+        {**SWITCHED_ON, "fs": {"block": {"nvme": {"use_pci_p2pdma": True}}}},
+        {**SWITCHED_ON, "block": {"nvme": {"use_pci_p2pdma": True}}},
+    ),
     ({"allow_compat_mode": False}, {"properties": {"allow_compat_mode": False}}),
     ({"properties": {"max_io_threads": 8}}, {"execution": {"max_io_threads": 8}}),
     ({"properties": {"IO_BatchSize": 8}}, {"properties": {"io_batchsize": 8}}),

@@ -34,6 +34,10 @@ def table(*mounts: str, addresses: Any = ("192.0.2.1",)) -> dict[str, Any]:
     return {"fs": {"nfs": {"mount_table": {m: {"rdma_dev_addr_list": list(addresses)} for m in mounts}}}}
 
 
+def block(*kinds: str) -> dict[str, Any]:
+    return {"block": {kind: {"use_pci_p2pdma": True} for kind in kinds}}
+
+
 SLABS = "gpu_bounce_buffer_slab_config"
 
 # id, fatal, document, release
@@ -89,7 +93,22 @@ WRONG: list[tuple[str, bool, Any, str]] = [
     ),
     ("cufile.key-newer-than-library", False, props(use_pci_p2pdma=True), "1.11"),
     ("cufile.missing-path", True, {"logging": {"dir": ""}}, "1.20"),
-    ("cufile.compat-hides-failure", False, props(use_pci_p2pdma=True), "1.20"),
+    ("cufile.compat-hides-failure", False, {**props(use_pci_p2pdma=True), **block("nvme")}, "1.20"),
+    ("cufile.compat-hides-failure", False, props(use_pci_p2pdma=True), "1.15"),
+    ("p2pdma.half-configured", False, props(use_pci_p2pdma=True, allow_compat_mode=False), "1.16"),
+    ("p2pdma.half-configured", False, block("nvme"), "1.20"),
+    ("p2pdma.half-configured", False, {"fs": {"virtiofs": {"use_pci_p2pdma": True}}}, "1.16"),
+    ("p2pdma.filesystem-unsupported", False, {"fs": {"nfs": {"use_pci_p2pdma": True}}}, "1.16"),
+    (
+        "p2pdma.filesystem-unsupported",
+        False,
+        {
+            **props(use_pci_p2pdma=True, allow_compat_mode=False),
+            **block("raid"),
+            "fs": {"gpfs": {"use_pci_p2pdma": True}},
+        },
+        "1.20",
+    ),
     ("rdma.dev-addr-not-ipv4", False, props(rdma_dev_addr_list=["192.0.2.1/24"]), "1.20"),
     ("rdma.dev-addr-not-ipv4", False, props(rdma_dev_addr_list=["mlx5_0"]), "1.15"),
     ("rdma.dev-addr-not-ipv4", False, table("/m", addresses=["fe80::1"]), "1.20"),
@@ -125,7 +144,7 @@ CLEAN: list[tuple[Any, str]] = [
     (props(rdma_dynamic_routing_order=[]), "1.20"),
     (props(posix_pool_slab_size_kb=[4, 8], posix_pool_slab_count=[2, 1]), "1.20"),
     (props(posix_pool_slab_count=[1, 2, 3]), "1.20"),
-    ({"block": {"nvme": {"use_pci_p2pdma": True}}}, "1.16"),
+    ({**props(use_pci_p2pdma=True, allow_compat_mode=False), **block("nvme")}, "1.16"),
     ({"profile": {"nvtx": True}}, "1.15.1.6"),
     (props(use_pci_p2pdma=True, allow_compat_mode=False), "1.13"),
     (props(rdma_dev_addr_list=["mlx5_0", "192.0.2.1"]), "1.16"),
@@ -342,3 +361,22 @@ def test_names_in_a_denylist() -> None:
     ]
     cut = msgspec.structs.replace(node, gaps=(Gap(section="modules", field="loaded", key="nvme", reason="absent"),))
     assert [p.pointer for p in problems(wrong, node=cut)] == ["/denylist/filesystems/0"]
+
+
+def test_p2pdma_takes_two_keys_from_1_16_on() -> None:
+    """Asked of all releases: one key is all up to 1.15. The environment is as good as the file."""
+    alone = props(use_pci_p2pdma=True, allow_compat_mode=False)
+    half = [p for p in problems(alone, None) if p.id == "p2pdma.half-configured"]
+    assert [(p.pointer, p.since, p.until) for p in half] == [("/properties/use_pci_p2pdma", "1.16", None)]
+    assert "block.nvme.use_pci_p2pdma" in half[0].remedy
+    assert problems(alone, "1.15") == []
+    assert problems({**alone, **block("nvme")}, "1.16") == []
+    assert problems(block("nvme"), "1.20", env={"CUFILE_USE_PCIP2PDMA": "true"}) == []
+    (off,) = [
+        p
+        for p in problems({**alone, **block("nvme")}, "1.20", env={"CUFILE_USE_PCIP2PDMA": "false"})
+        if p.id.startswith("p2pdma")
+    ]
+    assert (off.id, off.pointer) == ("p2pdma.half-configured", "/block/nvme/use_pci_p2pdma")
+    (named,) = problems({}, "1.20", env={"CUFILE_USE_PCIP2PDMA": "true"})
+    assert (named.id, named.path) == ("p2pdma.half-configured", "environment")

@@ -98,7 +98,10 @@ SAMPLES = (
     _sample("cufile.key-newer-than-library", _props(gds_fallback_io=True)),
     _sample("cufile.address-lists", {"fs": {"nfs": {"mount_table": {"/tmp": {"rdma_dev_addr_list": ["192.0.2.1"]}}, "rdma_dev_addr_list": ["192.0.2.1"]}}}),
     _sample("cufile.log-name", {"logging": {"dir": "/tmp"}}),
-    _sample("cufile.compat-hides-failure", _props(use_pci_p2pdma=True)),
+    _sample("cufile.compat-hides-failure", {**_props(use_pci_p2pdma=True), "block": {"nvme": {"use_pci_p2pdma": True}}}),
+    _sample("p2pdma.half-configured", _props(use_pci_p2pdma=True, allow_compat_mode=False)),
+    _sample("p2pdma.half-configured", {"block": {"nvme": {"use_pci_p2pdma": True}}}),
+    _sample("p2pdma.filesystem-unsupported", {"fs": {"nfs": {"use_pci_p2pdma": True}}}),
     _sample("rdma.dev-addr-not-ipv4", _props(rdma_dev_addr_list=["192.0.2.1/24"])),
     _sample("rdma.dev-addr-list-empty", _props(rdma_dynamic_routing=True)),
 )  # fmt: skip

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gdsctl.assess.lint_findings import told
 from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import View
 from gdsctl.data.limits import numbers
@@ -22,6 +23,7 @@ def check(view: View) -> Iterator[Verdict]:
     elif wanted:
         yield from _keys_lacking(view)
     else:
+        yield from told(view, "p2pdma.half-configured")
         yield from _only_the_driver(view)
 
 

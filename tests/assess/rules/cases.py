@@ -1019,6 +1019,9 @@ near_miss(
     "one key is all before 1.16",
 )
 near_miss("p2pdma.half-configured", FS)
+ONE_KEY = but(cufile(FS, {"block": {"nvme": {"use_pci_p2pdma": True}}}), {"gds.version": "1.16.0"})
+raised("p2pdma.half-configured", ONE_KEY, "/block/nvme/use_pci_p2pdma", severity="warning", blocks=())
+near_miss("p2pdma.half-configured", but(ONE_KEY, {"gds.version": "1.15.1"}), "a key that the library does not know yet")
 unsure("p2pdma.half-configured", cufile(P2P, None), on(NVME))
 
 REFUSAL = "nvme {}: cannot be used for peer-to-peer DMA as the client and provider ({}) do not share an upstream bridge or whitelisted host bridge"
