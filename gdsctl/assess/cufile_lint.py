@@ -197,7 +197,7 @@ def _names(layer: Layer, release: str, *, certain: bool) -> Iterator[Problem]:
                 id="cufile.dead-key",
                 severity="warning",
                 message=f"{dotted} has no effect in any release since 1.11",
-                remedy=f"Use {instead.removesuffix('.*')}." if instead else "Remove it.",
+                remedy=f"Use {instead.removesuffix('.*')}{_newer(instead)}." if instead else "Remove it.",
             )
         elif dotted in labels:
             yield _at(
@@ -214,6 +214,12 @@ def _names(layer: Layer, release: str, *, certain: bool) -> Iterator[Problem]:
             stack.extend((f"{dotted}.{n}", f"{pointer}/{escape(n)}", v) for n, v in reversed(inner))
         else:
             yield _at(layer, pointer, severity="warning", **_stray(dotted))
+
+
+def _newer(name: str) -> str:
+    """A remark on a key that the oldest release of the table does not have."""
+    key = cufile_keys.key(name)
+    return f", which came with GDS {key.since}" if key and not key.known_in(cufile_keys.releases()[0].gds) else ""
 
 
 def _stray(dotted: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -10,11 +10,12 @@ from gdsctl.errors import UsageError
 
 def explain(
     id: Annotated[  # noqa: A002 -- the argument's name
-        str,
+        Optional[str],
         typer.Argument(
-            help="A finding's id (acs.redirect-on-path), or a cuFile error code (5030).", show_default=False
+            help="A finding's id (acs.redirect-on-path), or a cuFile error code (5030). Default: a list of all ids.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     format: Formatted = Format.table,  # noqa: A002 -- the option's name
     output: Output = None,
     no_color: NoColor = False,
@@ -27,6 +28,16 @@ def explain(
     from gdsctl.data.cufile_errors import error as cufile_error
     from gdsctl.render import documents
 
+    if id is None:
+        stories = [story for name in explained() if (story := explanation(name))]
+        if format is Format.table:
+            from gdsctl.render import terminal
+
+            terminal.deliver(terminal.ids(stories), output, no_color=no_color)
+        else:
+            rows = [{name: story[name] for name in ("id", "severity", "problem")} for story in stories]
+            documents.deliver(documents.ENCODERS[format.value](rows), output)
+        return
     error = cufile_error(id)
     if error is not None:
         if format is Format.table:
@@ -41,8 +52,11 @@ def explain(
     if story is None:
         import difflib
 
-        close = difflib.get_close_matches(id, explained(), n=3)
-        raise UsageError(f"no finding has the id {id!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""))
+        close = (
+            difflib.get_close_matches(id, explained(), n=3) or [name for name in explained() if id and id in name][:3]
+        )
+        hint = f"did you mean {' or '.join(close)}?" if close else "gdsctl explain lists them"
+        raise UsageError(f"no finding has the id {id!r}; {hint}")
     if format is Format.table:
         from gdsctl.render import terminal
 

@@ -103,6 +103,14 @@ def explanation(story: dict[str, Any]) -> RenderableType:
     return Group(*rows)
 
 
+def ids(stories: Sequence[dict[str, Any]]) -> RenderableType:
+    """Every finding in a line."""
+    table = _table("id", "severity", "problem")
+    for story in stories:
+        _row(table, story["id"], story["severity"], story["problem"])
+    return table
+
+
 def _paragraph(title: str, *lines: str) -> RenderableType:
     return Group(Text(""), Text(title, style="bold"), *(Padding(Text(safe(line)), (0, 0, 0, 2)) for line in lines))
 

@@ -380,3 +380,13 @@ def test_p2pdma_takes_two_keys_from_1_16_on() -> None:
     assert (off.id, off.pointer) == ("p2pdma.half-configured", "/block/nvme/use_pci_p2pdma")
     (named,) = problems({}, "1.20", env={"CUFILE_USE_PCIP2PDMA": "true"})
     assert (named.id, named.path) == ("p2pdma.half-configured", "environment")
+
+
+def test_what_is_named_instead_says_since_when_it_works() -> None:
+    """Asked: 1.17 and 1.18 take posix_io_mode for an unknown key, and vanilla_posix_io_mode too."""
+    (dead,) = problems(props(posix_io_mode=True), "1.17")
+    assert (dead.id, dead.remedy) == (
+        "cufile.dead-key",
+        "Use properties.vanilla_posix_io_mode, which came with GDS 1.19.",
+    )
+    assert problems({"profile": {"io_batchsize": 1}}, "1.17")[0].remedy == "Use properties.io_batchsize."

@@ -47,7 +47,7 @@ def _one_line(stderr: bytes) -> str:
         ["inspect", "--format", "xml"],
         ["inspect", "--snapshot"],
         ["inspect", "surplus"],
-        ["explain"],
+        ["explain", "nothing"],
         ["explain", "acs.redirect-on-pat"],
         ["schema", "nothing"],
         ["parse", "gdschek", "-"],
@@ -74,11 +74,23 @@ def test_a_usage_error_from_outside() -> None:
 def test_what_is_misspelt_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, meant in (
         (["explain", "acs.redirect-on-pat"], "acs.redirect-on-path"),
+        (["explain", "multipath"], "nvme.native-multipath"),
+        (["explain", "xyzzy"], "gdsctl explain lists them"),
         (["parse", "gdschek", "-"], "gdscheck"),
         (["inspekt"], "inspect"),
     ):
         assert run(arguments) == 2
         assert meant in capsys.readouterr().err
+
+
+def test_explain_without_an_id_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:2] == ["nvme.unpatched", "error"] for line in lines)
+    assert run(["explain", "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {"acs.redirect-on-path", "app.dram-staged"} <= {row["id"] for row in rows}
+    assert all(row["problem"] for row in rows)
 
 
 def _commands() -> list[list[str]]:
