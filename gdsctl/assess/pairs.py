@@ -19,7 +19,7 @@ from gdsctl.model.topology import Path, Relation, Topology
 
 _CITE = "Linux p2pdma.c"
 _CPU_VENDOR_OF_BRIDGE = {"8086": "GenuineIntel", "1022": "AuthenticAMD"}
-_CONVENTIONAL_CONFIG_BYTES = 256
+_NO_ACS_BYTES = 256
 # NVIDIA, GB200/GB300 ConnectX-8 GPUDirect RDMA guide: besides its own function a ConnectX-8 has one for Data Direct in
 # the tree of a GPU, through which RDMA may go instead; only the VPD of both, for root, tells which belong together.
 _CONNECTX8 = ("15b3", "1023")
@@ -50,6 +50,7 @@ class _Facts(NamedTuple):
     kernel_version: tuple[int, int, int] | None
     virtualization: str | None
     acs_bridges: tuple[str, ...] | None
+    whole: bool
 
 
 def pairs(node: Node) -> tuple[Pair, ...]:
@@ -71,6 +72,7 @@ def pairs(node: Node) -> tuple[Pair, ...]:
             kernel_version=platform.kernel_version,
             virtualization=platform.virtualization,
             acs_bridges=node.nvidia_fs.acs_bridges,
+            whole=node.pci.whole,
         )
     )
 
@@ -175,28 +177,17 @@ class _Judge:
         if unread:
             return _Verdict("unknown", self._doubt(gpu, peer, path, unread), None)
         where = f"{'root' if relation.meet == 'root_port' else 'switch'} port {path.common}"
-        return _Verdict("bus_address", f"both hang below {where} and no port between redirects ({_CITE})")
+        short = ", ".join(
+            end for end in (gpu, peer) if (d := self._topology.device(end)) and d.config_bytes == _NO_ACS_BYTES
+        )
+        remark = f"; {short}: 256 bytes of configuration space, in which Linux looks for no ACS" if short else ""
+        return _Verdict("bus_address", f"both hang below {where} and no port between redirects ({_CITE}){remark}")
 
     def _redirects(self, address: str) -> bool | None:
         device = self._topology.device(address)
         if device is None:
             return None
-        if device.acs.state == "absent":
-            return False
-        if device.acs.redirects is None and self._cannot_redirect(device):
-            return False
-        return device.acs.redirects
-
-    def _cannot_redirect(self, device: PciDevice) -> bool:
-        """A function whose configuration space ends at 256 bytes has no ACS that the kernel could find.
-
-        Trusted only of an endpoint that is alone in its device: a dump of a port may have been cut at that size.
-        """
-        return (
-            device.config_bytes == _CONVENTIONAL_CONFIG_BYTES
-            and device.secondary_bus is None
-            and not self._topology.functions_beside(device.address)
-        )
+        return False if device.acs.state == "absent" else device.acs.redirects
 
     def _doubt(self, gpu: str, peer: str, path: Path, unread: list[str]) -> str:
         """Which ports could not be read, and what other sources hint at."""
@@ -250,6 +241,12 @@ class _Judge:
         first = self._topology.first_on_bus(bus)
         if first is None:
             return _Verdict("unknown", f"no function of root bus {bus} is known")
+        if not first.address.endswith(":00.0") and not self._facts.whole:
+            return _Verdict(
+                "unknown",
+                f"the kernel goes by the first function of root bus {bus}, and the list of functions, which starts at "
+                f"{first.address}, may lack it",
+            )
         if not first.address.endswith(":00.0") and first.kind != "root_port":
             return _Verdict(
                 "blocked",

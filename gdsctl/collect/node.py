@@ -39,7 +39,7 @@ def collect(source: Source) -> Node:
         source=source.info,
         platform=machine,
         iommu=iommu.collect(reader, functions, machine),
-        pci=Pci(devices=functions),
+        pci=Pci(devices=functions, whole=pci.whole(reader)),
         numa=numa.collect(reader),
         gpus=gpus.collect(reader, functions),
         nics=adapters,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _DEVICES = "/sys/bus/pci/devices"
 _HEADER_BYTES = 64  # what Linux shows of a configuration space without CAP_SYS_ADMIN
+_CONVENTIONAL_BYTES = 256
 _WITHOUT_LINK = ("0600", "0601", "0602", "0880")  # host, ISA and EISA bridges, system peripherals
 _MATTERING = ("0108", "02", "0300", "0302", "0604", "0b40", "12")  # drives, networks, GPUs, bridges, accelerators
 
@@ -45,10 +46,15 @@ def collect(reader: Reader) -> tuple[PciDevice, ...]:
     groups = reader.source.names("/sys/kernel/iommu_groups")
     grouped = not isinstance(groups, Missing) and bool(groups)
     found = [_function(reader, address, places, grouped=grouped) for address in addresses]
-    devices = _with_acs(reader, _in_place(reader, _with_names(reader, found), places))
+    devices = _with_acs(reader, _without_acs(reader, _in_place(reader, _with_names(reader, found), places)))
     for device in devices:
         _note_gaps(reader, device)
     return devices
+
+
+def whole(reader: Reader) -> bool:
+    """Are the functions that `collect` gives all that there are? What somebody pasted may be a part."""
+    return not isinstance(reader.source.names(_DEVICES), Missing)
 
 
 def _function(reader: Reader, address: str, places: dict[str, _Place], *, grouped: bool) -> PciDevice:
@@ -208,6 +214,23 @@ def _with_ids(device: PciDevice) -> PciDevice:
         device_id = device_id or told
     name = pci_names.name(vendor_id, device_id) if pci_names.nameless(device.name) else None
     return msgspec.structs.replace(device, vendor_id=vendor_id, device_id=device_id, name=name or device.name)
+
+
+def _without_acs(reader: Reader, devices: tuple[PciDevice, ...]) -> tuple[PciDevice, ...]:
+    """Linux looks for no extended capability, ACS among them, in a configuration space that ends at 256 bytes.
+
+    drivers/pci/probe.c, pci_cfg_space_size(). The file is as long as the space; but a tree may have been copied by a tool
+    that stops there, as hwloc's does, so that in one some other function's has to be longer.
+    """
+    sizes = {device.config_bytes or 0 for device in devices}
+    if reader.source.info.kind not in ("live", "snapshot") and max(sizes, default=0) <= _CONVENTIONAL_BYTES:
+        return devices
+    return tuple(
+        msgspec.structs.replace(device, acs=Acs(state="absent"))
+        if device.config_bytes == _CONVENTIONAL_BYTES and device.acs == Acs()
+        else device
+        for device in devices
+    )
 
 
 def _with_acs(reader: Reader, devices: tuple[PciDevice, ...]) -> tuple[PciDevice, ...]:

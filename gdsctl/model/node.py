@@ -31,7 +31,10 @@ class SourceInfo(Record, frozen=True, kw_only=True):
 
 
 class Pci(Record, frozen=True, kw_only=True):
+    """`whole`: every function of the machine is among them; false where they were pasted, which may be a part."""
+
     devices: tuple[PciDevice, ...] = ()
+    whole: bool = True
 
 
 class NumaNode(Record, frozen=True, kw_only=True):

@@ -143,11 +143,6 @@ class Topology:
             )
         return self._numa_nodes[address]
 
-    def functions_beside(self, address: str) -> bool:
-        """Does the device have more functions than this one?"""
-        slot, _, function = address.rpartition(".")
-        return any(f"{slot}.{other}" in self._devices for other in range(8) if str(other) != function)
-
     def relation(self, first: str, second: str, path: Path | None = None) -> Relation:
         """The pair's class as nvidia-smi defines it.
 

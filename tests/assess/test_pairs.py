@@ -185,14 +185,33 @@ def test_other_sources_are_named_as_hints_not_as_proof():
     assert "separate IOMMU groups" in pair.p2p_reason
 
 
-def test_an_endpoint_without_extended_space_has_no_acs_for_the_kernel():
+@pytest.mark.parametrize(("state", "expected"), [("absent", "bus_address"), ("unreadable", "unknown")])
+def test_acs_of_an_end_that_nobody_could_read_leaves_it_open(state, expected):
+    """The kernel's walk includes both ends. 256 bytes alone prove nothing: `lspci -xxx` prints no more of any."""
     machine = switched()
     gpu = machine.gpus[0].address
     devices = tuple(
-        msgspec.structs.replace(d, acs=Acs(), config_bytes=256) if d.address == gpu else d for d in machine.devices()
+        msgspec.structs.replace(d, acs=Acs(state=state), config_bytes=256) if d.address == gpu else d
+        for d in machine.devices()
     )
     node = msgspec.structs.replace(machine.node(), pci=Pci(devices=devices))
-    assert next(pair for pair in pairs(node) if pair.peer_kind == "nvme").p2p == "bus_address"
+    pair = next(pair for pair in pairs(node) if pair.peer_kind == "nvme")
+    assert pair.p2p == expected
+    assert gpu in pair.p2p_reason
+
+
+@pytest.mark.parametrize(("whole", "expected"), [(True, "blocked"), (False, "unknown")])
+def test_a_list_that_may_be_a_part_does_not_tell_the_first_function(whole, expected):
+    """8086:09a2 at 00.0 would pass, and the root port at 01.0 would not: which of them there is decides."""
+    machine = switched(root_acs=0x04, acs=0x04, bridge=("8086", "1237"))
+    devices = tuple(d for d in machine.devices() if not d.address.endswith(":00.0") or d.parent is not None)
+    assert len(devices) == len(machine.devices()) - 1
+    node = msgspec.structs.replace(
+        machine.node(),
+        pci=Pci(devices=devices, whole=whole),
+        platform=Platform(cpu_vendor="GenuineIntel", cpu_family=6),
+    )
+    assert {pair.p2p for pair in pairs(node)} == {expected}
 
 
 def test_a_flattened_guest_gets_no_class_but_keeps_the_kernels_verdict():

@@ -369,3 +369,28 @@ def test_no_attribute_text_breaks_it(machine, attributes, names):
     files |= {f"/sys/bus/pci/devices/{name}/uevent": "" for name in names}
     devices = pci.collect(machine(files))
     assert [device.address for device in devices] == sorted(set(names) - {"junk"}, key=lambda text: (len(text), text))
+
+
+@pytest.mark.parametrize(
+    ("longest", "expected"),
+    [(4096, "absent"), (256, "unreadable")],  # 256 throughout: a copy that stopped there, as hwloc's do
+)
+def test_a_configuration_space_of_256_bytes_has_no_acs(tmp_path, longest, expected):
+    # Command 0, status: capability list at 40h, which holds PCI Express (10h) of an endpoint (version 2, type 0).
+    header = bytes.fromhex("de10302300001000a1000203") + bytes(40) + b"\x40" + bytes(11) + b"\x10\0\x02\0"
+    (tmp_path / "proc").mkdir()
+    for address, size in (("0000:01:00.0", 256), ("0000:02:00.0", longest), ("0000:03:00.0", 64)):
+        home = tmp_path / "sys/bus/pci/devices" / address
+        home.mkdir(parents=True)
+        (home / "config").write_bytes((header + bytes(size))[:size])
+    devices, reader = read(tmp_path)
+    assert [device.acs.state for device in devices][0::2] == [expected, "unreadable"]
+    gaps = {gap.key for gap in reader.gaps if gap.field == "acs/redirects"}
+    assert ("0000:01:00.0" in gaps) is (expected == "unreadable")
+    assert pci.whole(reader)
+
+
+def test_pasted_functions_may_be_a_part(machine):
+    reader = machine({}, outputs={"lspci": "0000:01:00.0 Ethernet controller: Foo (rev 01)\n"})
+    assert pci.collect(reader)
+    assert not pci.whole(reader)
