@@ -251,7 +251,8 @@ def _module_list(reader: Reader, config: dict[str, str] | None) -> bool | None:
         return True
     if found.status == "not_captured" and not isinstance(reader.source.run("lsmod"), Missing):
         return True
-    picked = reader.source.info.kind == "tree" and (config or {}).get("CONFIG_MODULES") != "n"
+    copied = isinstance(reader.source.ask("host"), dict)  # which gdsctl alone asks, of the running machine
+    picked = not copied and (config or {}).get("CONFIG_MODULES") != "n"
     if found.status == "absent" and not picked:
         return False
     _gap(reader, "module_list", found, "head -n 1 /proc/modules")

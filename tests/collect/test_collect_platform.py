@@ -213,16 +213,17 @@ def test_a_booted_machine(shared: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "outputs", "expected"),
+    ("files", "outputs", "answers", "expected"),
     [
-        ({"/proc/modules": ""}, {}, True),
-        ({}, {"lsmod": "Module                  Size  Used by\n"}, True),
-        ({"/proc/version": "Linux"}, {}, False),
-        ({"/proc/modules": PermissionError(13, "Permission denied")}, {}, None),
+        ({"/proc/modules": ""}, {}, {}, True),
+        ({}, {"lsmod": "Module                  Size  Used by\n"}, {}, True),
+        ({"/proc/version": "Linux"}, {}, {"host": {"machine": "x86_64"}}, False),
+        ({"/proc/version": "Linux"}, {}, {}, None),  # picked by another tool
+        ({"/proc/modules": PermissionError(13, "Permission denied")}, {}, {}, None),
     ],
 )
-def test_module_list(machine: Machine, files: Any, outputs: Any, expected: bool | None) -> None:
-    reader = machine(files, outputs=outputs)
+def test_module_list(machine: Machine, files: Any, outputs: Any, answers: Any, expected: bool | None) -> None:
+    reader = machine(files, outputs=outputs, answers=answers)
     assert platform.collect(reader).module_list is expected
     assert ("module_list" in fields(reader)) is (expected is None)
 
