@@ -21,8 +21,11 @@ def emit(plan: Plan) -> Artifact:
     ports = plan.driver.redirecting
     said = f"gdsctl plan, mode {plan.mode}: "
     if not ports:
-        nothing = comment(said + "no port on the way of an intended mount redirects")
-        return Artifact(path="acs.sh", content=f"#!/bin/sh\n{nothing}\n")
+        said += "no port on the way of an intended mount redirects"
+        elsewhere = [finding.subject for finding in plan.findings if finding.id == "acs.redirect-on-path"]
+        if elsewhere:
+            said += f"; on the way of other mounts, or of drives and NICs without one: {', '.join(elsewhere)}"
+        return Artifact(path="acs.sh", content=f"#!/bin/sh\n{comment(said)}\n")
     for port in ports:
         if canonical_address(port) != port:
             raise ValueError(port)

@@ -274,3 +274,10 @@ def test_grub_reads_the_word_whole(tmp_path):
     value = subprocess.run(["sh", "-c", script, "sh", snippet], capture_output=True, text=True, check=True).stdout
     assert value == f'ro pci="disable_acs_redir=pci:8086:1;{PORT0}"'
     assert os.path.getsize(snippet) > 0
+
+
+def test_ports_on_no_mounts_way_are_named_and_left_alone():
+    bare = but(redirecting(healthy(), PORT0), {"mounts": ()})
+    script = emit.EMITTERS["acs"].emit(plan(assess(bare), Wanted(intent=Intent(), path="i"))).content
+    assert PORT0 in script
+    assert "setpci" not in script

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from gdsctl.assess.rule import Fail, Rule, Scope, Verdict
+from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, some
 from gdsctl.assess.view import View, gpu_key
 from gdsctl.model.judgement import Evidence, Remedy
 from gdsctl.model.shell import quoted
@@ -11,7 +11,7 @@ _REDIRECT_BITS = 0x2C  # ReqRedir, CmpltRedir, EgressCtrl; all else is left as i
 
 
 def check(view: View) -> Iterator[Verdict]:
-    """Only ports on the path between a GPU and a peer that some data mount uses are ever named."""
+    """Only ports on the path between a GPU and a drive or NIC are ever named; those that no mount uses yet, apart."""
     blocked: set[tuple[str, str]] = set()
     slowed: set[tuple[str, str]] = set()
     ports: dict[str, None] = {}
@@ -22,22 +22,9 @@ def check(view: View) -> Iterator[Verdict]:
                     ports.update(dict.fromkeys(pair.acs_redirect_at))
                     chosen = blocked if pair.p2p == "blocked" else slowed
                     chosen.add((gpu_key(gpu), storage.mount.target))
-    if not ports:
-        return
     named = ", ".join(ports)
-    evidence = tuple(
-        Evidence(fact=f"ACSCtl of {port}", value="+ ".join(device.acs.enabled) + "+", source="PCI config space")
-        for port in ports
-        if (device := view.device(port)) is not None
-    )
-    remedy = Remedy(
-        text=f"Clear the redirect bits of these ports only, one at a time, and look at the node after each: {named}. "
-        "setpci holds until the next boot; to keep it, boot with pci=disable_acs_redir= and these ports.",
-        commands=tuple(f"setpci -s {quoted(port)} ECAP_ACS+0x6.w=0:{_REDIRECT_BITS:x}" for port in ports),
-        persistent=False,
-        risk="clearing ACS on every bridge of a node has taken drives down; it ends the isolation of devices handed to "
-        "virtual machines; GDS may work with ACS on",
-    )
+    evidence = _registers(view, ports)
+    remedy = _cleared(ports)
     if blocked:
         yield Fail(
             subject=named,
@@ -56,6 +43,47 @@ def check(view: View) -> Iterator[Verdict]:
             scope=Scope(pairs=frozenset(slowed)),
             blocks=(),
         )
+    yield from _without_a_mount(view, ports)
+
+
+def _without_a_mount(view: View, used: Iterable[str]) -> Iterator[Fail]:
+    """Ports between a GPU and drives or NICs that no data mount is on: what will be mounted there meets them."""
+    gpus = {gpu.address for gpu in view.gpus}
+    pairs = [pair for pair in view.pairs if pair.gpu in gpus and pair.acs_redirect_at]
+    ports = dict.fromkeys(port for pair in pairs for port in pair.acs_redirect_at or ())
+    for port in used:
+        ports.pop(port, None)
+    if ports:
+        peers = tuple(dict.fromkeys(p.peer for p in pairs if not ports.keys().isdisjoint(p.acs_redirect_at or ())))
+        yield Fail(
+            subject=", ".join(ports),
+            message=f"ACS sends traffic between GPU and peer through the root complex, at {', '.join(ports)}, on the way to "
+            f"{some(peers)}, which no mount uses yet",
+            evidence=_registers(view, ports),
+            remedy=_cleared(ports),
+            scope=Scope(pairs=frozenset()),
+            blocks=(),
+        )
+
+
+def _registers(view: View, ports: Iterable[str]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(fact=f"ACSCtl of {port}", value="+ ".join(device.acs.enabled) + "+", source="PCI config space")
+        for port in ports
+        if (device := view.device(port)) is not None
+    )
+
+
+def _cleared(ports: Iterable[str]) -> Remedy:
+    return Remedy(
+        text="Clear the redirect bits of these ports only, one at a time, and look at the node after each: "
+        f"{', '.join(ports)}. "
+        "setpci holds until the next boot; to keep it, boot with pci=disable_acs_redir= and these ports.",
+        commands=tuple(f"setpci -s {quoted(port)} ECAP_ACS+0x6.w=0:{_REDIRECT_BITS:x}" for port in ports),
+        persistent=False,
+        risk="clearing ACS on every bridge of a node has taken drives down; it ends the isolation of devices handed to "
+        "virtual machines; GDS may work with ACS on",
+    )
 
 
 RULE = Rule(

@@ -155,6 +155,17 @@ near_miss(
     "SrcValid alone redirects nothing",
 )
 near_miss("acs.redirect-on-path", but(redirecting(FS, PORT0), {"gpus": FS.gpus[1:]}), "not on the path of a GPU")
+raised(
+    "acs.redirect-on-path",
+    but(redirecting(FS, PORT0), {"mounts": ()}),
+    PORT0,
+    frozenset(),
+    severity="warning",
+    blocks=(),
+)
+near_miss(
+    "acs.redirect-on-path", but(redirecting(FS, PORT0), {"mounts": (), "gpus": FS.gpus[1:]}), "nor without a mount"
+)
 UNREAD_ACS = {f"{function(PORT0)}.acs": Acs()}
 silent("acs.redirect-on-path", p2p(UNREAD_ACS), "kernel.p2pdma-host-bridge holds the route open")
 
