@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gdsctl.assess import p2pdma
 from gdsctl.assess.rule import Cannot, Fail, Rule, Verdict, seen
+from gdsctl.assess.rules import driver_pending_reboot
 from gdsctl.assess.view import View
 from gdsctl.data.driver_registry import RegistryKey, registry_keys
 from gdsctl.model.judgement import Remedy
@@ -43,11 +44,21 @@ def check(view: View) -> Iterator[Verdict]:
     missing = [key for key in keys if not key.satisfied_by(driver.registry_dwords.get(key.name))]
     if missing:
         wanted = ";".join(f"{key.name}={key.set_to}" for key in missing)
+        coming = driver.modprobe_registry_dwords or {}
+        on_host = view.node.container.kind in (None, "none")
+        waiting = [key for key in missing if on_host and key.satisfied_by(coming.get(key.name))]
+        told, remedy = "", RULE.remedy
+        if waiting:
+            names = "they" if waiting == missing else ", ".join(key.name for key in waiting)
+            told = f"; {names} already stand{'s' if len(waiting) == 1 != len(missing) else ''} in modprobe.d, for the next load"
+        if waiting == missing:
+            remedy = driver_pending_reboot.RULE.remedy
         running = ";".join(f"{name}={value}" for name, value in driver.registry_dwords.items()) or "none"
         yield Fail(
             subject="nvidia",
-            message=f"the running driver lacks the registry keys that P2PDMA needs: {wanted}",
+            message=f"the running driver lacks the registry keys that P2PDMA needs: {wanted}{told}",
             evidence=seen("RegistryDwords", running, "/proc/driver/nvidia/params"),
+            remedy=remedy,
             scope=scope,
         )
 

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict
+import msgspec
+
+from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, some
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Evidence, Remedy
+
+_LACKING = ("stock", "not_loaded")
 
 
 def check(view: View) -> Iterator[Verdict]:
@@ -20,10 +24,19 @@ def check(view: View) -> Iterator[Verdict]:
             scope=scope,
         )
         return
+    without = {s.hook for s in storages if (hook := view.node.nvfs_hooks.get(s.hook or "")) and hook.state in _LACKING}
+    helped = [s.mount.target for s in storages if s.hook not in without]
+    remedy = RULE.remedy
+    if without:
+        names = ", ".join(sorted(filter(None, without)))
+        gain = f"makes no more than {some(helped)} direct" if helped else "makes nothing direct"
+        first = f"By itself this {gain}: {names} has to carry nvidia-fs's hooks first. "
+        remedy = msgspec.structs.replace(remedy, text=first + remedy.text)
     yield Fail(
         subject="nvidia_fs",
         message="the kernel module nvidia_fs is not loaded",
         evidence=(Evidence(fact="nvidia_fs loaded", value="no", source="/proc/modules"),),
+        remedy=remedy,
         scope=scope,
     )
 

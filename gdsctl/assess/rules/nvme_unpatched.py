@@ -2,14 +2,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
+from gdsctl.assess import p2pdma
 from gdsctl.assess.hooks import unpatched
-from gdsctl.assess.rule import Rule, Verdict
+from gdsctl.assess.rule import Fail, Rule, Verdict
 from gdsctl.assess.view import View
 from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
-    yield from unpatched(view, "nvme")
+    for verdict in unpatched(view, "nvme"):
+        if isinstance(verdict, Fail):
+            barred = p2pdma.obstacles(view, verdict.scope.mounts or frozenset())
+            other = f"P2PDMA, which needs no hooks, is no way out here: {'; '.join(barred)}." if barred else _WITHOUT
+            text = f"{_HOOKS} {other}"
+            yield msgspec.structs.replace(verdict, remedy=msgspec.structs.replace(RULE.remedy, text=text))
+        else:
+            yield verdict
+
+
+_HOOKS = (
+    "Use an nvme module that carries the hooks: the one of DOCA-OFED or MLNX_OFED (mlnx-nvme), or a kernel that "
+    "ships it (Ubuntu's linux-nvidia)."
+)
+_WITHOUT = "Or leave nvidia_fs aside for local NVMe and set up P2PDMA (gdsctl plan --mode p2pdma)."
 
 
 RULE = Rule(
@@ -24,9 +41,7 @@ RULE = Rule(
         "modinfo nvme | grep -E 'filename|version'",
     ),
     remedy=Remedy(
-        text="Use an nvme module that carries the hooks: the one of DOCA-OFED or MLNX_OFED (mlnx-nvme), or a kernel that "
-        "ships it (Ubuntu's linux-nvidia). Or leave nvidia_fs aside for local NVMe and set up P2PDMA "
-        "(gdsctl plan --mode p2pdma).",
+        text=f"{_HOOKS} {_WITHOUT}",
         needs_reboot=True,
         risk="replaces the driver of the local drives, the boot drive's as well: have a rescue path",
     ),

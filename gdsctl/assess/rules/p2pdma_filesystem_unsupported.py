@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gdsctl.assess import p2pdma
 from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import Storage, View
 from gdsctl.data.filesystems import Capability, Target
@@ -36,16 +37,16 @@ def _too_old(view: View, storage: Storage) -> Iterator[Verdict]:
         return
     target = storage.mount.target
     scope = Scope(mounts=frozenset({target}))
-    kernel = platform.kernel_version
     needed = ".".join(map(str, row.p2pdma_kernel or ()))
-    if row.p2pdma_kernel and platform.arch != "aarch64" and kernel is None:
+    too_old = p2pdma.kernel_too_old(view, row)
+    if too_old is None:
         yield Cannot(
             subject=target,
             fact=f"which kernel this is; P2PDMA to {_label(row)} needs Linux {needed}",
             settle_with="uname -r",
             scope=scope,
         )
-    if row.p2pdma_kernel and platform.arch != "aarch64" and kernel and kernel[:2] < row.p2pdma_kernel:
+    if too_old:
         yield Fail(
             subject=target,
             message=f"P2PDMA to {_label(row)} needs Linux {needed}; this is {platform.kernel}",

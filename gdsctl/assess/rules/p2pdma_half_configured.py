@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gdsctl.assess import p2pdma
 from gdsctl.assess.lint_findings import told
 from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import View
@@ -32,6 +33,8 @@ def _keys_lacking(view: View) -> Iterator[Verdict]:
         row = storage.direct
         if row is None or (view.version and numbers(view.version)[:2] < (1, 16)):
             continue  # before 1.16 one key is all
+        if p2pdma.kernel_too_old(view, row):
+            continue  # p2pdma.filesystem-unsupported tells what no key would change
         lacking = [key for key in row.p2pdma_keys if view.config.flag(key.strip("/").replace("/", ".")) is not True]
         if lacking:
             target = storage.mount.target
@@ -53,6 +56,7 @@ def _keys_lacking(view: View) -> Iterator[Verdict]:
                     Evidence(fact=key, value="not true", source=view.config.origin_of(key) or "cufile.json")
                     for key in lacking
                 ),
+                remedy=_in_the_file(f"Set {names} to true in cufile.json"),
                 scope=scope,
             )
 
@@ -70,9 +74,17 @@ def _only_the_driver(view: View) -> Iterator[Verdict]:
             message="the driver is set up for P2PDMA, but cufile.json does not switch it on",
             evidence=seen("RMForceStaticBar1", value, "driver registry")
             + seen("/properties/use_pci_p2pdma", "false", "cufile.json"),
+            remedy=_in_the_file("Switch it on in cufile.json, or take the registry keys out"),
             blocks=(),
             severity="warning",
         )
+
+
+def _in_the_file(what: str) -> Remedy:
+    return Remedy(
+        text=f"{what}; processes that use cuFile see the file when they start anew.",
+        commands=("gdsctl plan --mode p2pdma --emit cufile.json",),
+    )
 
 
 RULE = Rule(
