@@ -37,6 +37,7 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...], platform: Platform) -> I
     """The node's state is that of its GPUs, NICs and drives; where they differ, translated, and the evidence says so."""
     names = reader.source.names(_GROUPS)
     units = reader.source.names(_UNITS)
+    running = () if isinstance(units, Missing) else tuple(units)
     groups = () if isinstance(names, Missing) else _groups(reader, names, pci)
     evidence: list[str] = []
     state = _from_groups(groups, pci, evidence)
@@ -58,8 +59,8 @@ def collect(reader: Reader, pci: tuple[PciDevice, ...], platform: Platform) -> I
     if state is None:
         why = names if isinstance(names, Missing) else Missing(status="absent", detail="no group tells its type")
         reader.gap("iommu", "state", why, detail=_GROUPS, settle_with=_SETTLE)
-        return Iommu(state="unknown", evidence=tuple(evidence), groups=groups)
-    return Iommu(state=state, evidence=tuple(evidence), groups=groups)
+        return Iommu(state="unknown", evidence=tuple(evidence), groups=groups, units=running)
+    return Iommu(state=state, evidence=tuple(evidence), groups=groups, units=running)
 
 
 def _from_gdscheck(reader: Reader, evidence: list[str]) -> Literal["off"] | None:

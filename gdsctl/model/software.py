@@ -41,11 +41,12 @@ class IommuGroup(Record, frozen=True, kw_only=True):
 
 
 class Iommu(Record, frozen=True, kw_only=True):
-    """`evidence`: one sentence a source, strongest first."""
+    """`evidence`: one sentence a source, strongest first; `units`: those a driver runs, dmar0 (Intel) or ivhd0 (AMD)."""
 
     state: Literal["off", "passthrough", "translated", "unknown"] = "unknown"
     evidence: tuple[str, ...] = ()
     groups: tuple[IommuGroup, ...] = ()
+    units: tuple[str, ...] = ()
 
 
 class Module(Record, frozen=True, kw_only=True):

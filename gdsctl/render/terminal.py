@@ -393,9 +393,14 @@ def _modules(report: Report) -> RenderableType:
 
 
 def _iommu_acs(report: Report) -> RenderableType:
+    guest = report.platform.virtualization not in (None, "none")
     lines = [
         Text(f"IOMMU: {report.iommu.state}" + (f" ({safe(report.iommu.evidence[0])})" if report.iommu.evidence else ""))
     ]
+    if guest:
+        lines.append(
+            Text("This is a guest: what the host's IOMMU and the ACS of the host's ports do is not seen from here")
+        )
     redirecting = sorted({port for pair in report.pairs for port in pair.acs_redirect_at or ()})
     states = [device.acs.state for device in report.pci.devices]
     unreadable = states.count("unreadable")
@@ -406,16 +411,23 @@ def _iommu_acs(report: Report) -> RenderableType:
     elif unreadable and unreadable == len(states):
         lines.append(Text("ACS: unreadable on every function (config space needs root)"))
     elif states:
-        lines.append(
-            Text(
-                f"ACS: no port between a GPU and a peer below one root port redirects, as far as readable; "
-                f"{unreadable} of {len(states)} functions unreadable"
-            )
-        )
+        lines.append(Text(f"ACS: {_no_redirection(report)}; {unreadable} of {len(states)} functions unreadable"))
     bridges = report.nvidia_fs.acs_bridges
     if bridges:
         lines.append(Text(f"nvidia-fs lists bridges with any ACS bit on: {', '.join(map(safe, bridges))}"))
     return Group(*lines)
+
+
+def _no_redirection(report: Report) -> str:
+    """Why no port is named: nothing redirects, or there is no pair whose traffic a port could redirect."""
+    if not report.gpus:
+        return "no GPU is known, so there is no path to judge"
+    if not report.pairs:
+        return "no drive or NIC on PCI is known beside the GPUs, so there is no path to judge"
+    below = sum(pair.meet in ("switch", "root_port") for pair in report.pairs)
+    if not below:
+        return "no GPU is seen to share a root port with a drive or NIC, so there is no port between them to judge"
+    return f"no port between a GPU and a peer below one root port redirects ({below} pairs), as far as readable"
 
 
 def _driver(report: Report) -> RenderableType:

@@ -68,3 +68,20 @@ def test_a_key_of_cufile_json_needs_no_reboot_and_no_mention_where_no_key_helps(
     assert one(array, "p2pdma.filesystem-unsupported").subject == NVME
     newer = but(array, {"platform.kernel_version": (7, 1, 0)})
     assert "block.raid.use_pci_p2pdma" in one(newer, "p2pdma.half-configured").message
+
+
+@pytest.mark.parametrize(
+    ("units", "virtualization", "word"),
+    [
+        (("dmar0", "dmar1"), "none", "intel_iommu=off"),
+        (("dmar0",), "qemu", "intel_iommu=off"),  # QEMU emulates Intel's beside AMD's CPU
+        (("ivhd0",), "none", "amd_iommu=off"),
+        (("smmu3.0x1",), "none", "with iommu=off"),
+        ((), "none", "amd_iommu=off"),
+        ((), "kvm", "with iommu=off"),
+    ],
+)
+def test_the_iommu_that_runs_decides_about_its_switch(units: tuple[str, ...], virtualization: str, word: str) -> None:
+    changes = {"iommu.state": "translated", "iommu.units": units, "platform.cpu_vendor": "AuthenticAMD"}
+    node = but(healthy(), {**changes, "platform.virtualization": virtualization})
+    assert word in one(node, "iommu.translated").remedy.text

@@ -125,3 +125,9 @@ def test_no_numa_folder_is_a_gap(machine):
     reader = machine({"/proc/cmdline": ""})
     assert numa.collect(reader).nodes == ()
     assert [(gap.section, gap.field, gap.reason) for gap in reader.gaps] == [("numa", "nodes", "absent")]
+
+
+def test_units_that_run(machine):
+    files = {"/sys/class/iommu/dmar1": dict, "/sys/class/iommu/dmar0": dict}
+    assert set(state(machine, files, GPU, cmdline="ro")[0].units) == {"dmar0", "dmar1"}
+    assert state(machine, {"/sys/class/iommu": dict}, GPU, cmdline="ro")[0].units == ()

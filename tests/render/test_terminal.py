@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gdsctl import pipeline
+from gdsctl.assess.assessment import assess
+from gdsctl.model.node import Node
 from gdsctl.render import terminal
 from gdsctl.source import examples
 from gdsctl.source.opening import open_source
+from tests.assess.rules.nodes import across_host_bridges, but, healthy
 
 
 def report(example: str, width: int) -> list[str]:
@@ -30,3 +33,28 @@ def test_the_same_fact_of_several_functions_is_told_once() -> None:
     unknown = lines[lines.index("Not known") :]
     assert len([line for line in unknown if "numa_node" in line]) == 1
     assert any(line.startswith("/pci/devices/*/numa_node (20)") for line in unknown)
+
+
+def iommu_and_acs(node: Node) -> str:
+    text = terminal.plain(terminal.inspect_report(pipeline.report(assess(node))))
+    return " ".join(text.partition("IOMMU and ACS")[2].partition("NVIDIA driver")[0].split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "redirects (4 pairs)"),
+        ({"gpus": ()}, "no GPU is known"),
+        ({"nvme": (), "nics": (), "mounts": ()}, "no drive or NIC on PCI is known"),
+        ({"platform.virtualization": "kvm"}, "the host's IOMMU and the ACS of the host's ports"),
+    ],
+)
+def test_nothing_is_given_the_all_clear_that_nobody_could_see(changes: dict[str, object], told: str) -> None:
+    assert told in iommu_and_acs(but(healthy(), changes))
+    assert ("no port between" in iommu_and_acs(but(healthy(), changes))) is (
+        "gpus" not in changes and "nvme" not in changes
+    )
+
+
+def test_devices_on_root_ports_of_their_own_have_no_port_between() -> None:
+    assert "there is no port between them to judge" in iommu_and_acs(across_host_bridges(healthy()))

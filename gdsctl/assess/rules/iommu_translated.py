@@ -7,6 +7,8 @@ from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict
 from gdsctl.assess.view import View, gpu_key
 from gdsctl.model.judgement import Evidence, Remedy
 
+_SWITCHES = (("dmar", "GenuineIntel", "intel_iommu=off"), ("ivhd", "AuthenticAMD", "amd_iommu=off"))
+
 
 def check(view: View) -> Iterator[Verdict]:
     platform = view.node.platform
@@ -31,9 +33,7 @@ def check(view: View) -> Iterator[Verdict]:
     evidence = tuple(
         Evidence(fact="IOMMU", value=line, source="sysfs, command line") for line in view.node.iommu.evidence[:3]
     )
-    switch = {"AuthenticAMD": "amd_iommu=off", "GenuineIntel": "intel_iommu=off"}.get(
-        platform.cpu_vendor or "", "iommu=off"
-    )
+    switch = _switch(view)
     remedy = Remedy(
         text=f"Boot with iommu=pt, or, where nothing on the node needs the IOMMU, with {switch}.",
         commands=(f"gdsctl plan --emit kernel-cmdline  # iommu=pt, or {switch}",),
@@ -57,6 +57,20 @@ def check(view: View) -> Iterator[Verdict]:
             remedy=remedy,
             blocks=(),
         )
+
+
+def _switch(view: View) -> str:
+    """Each driver listens to its own word: the units that run tell which it is, the CPU's maker only where none is seen.
+
+    A hypervisor may put either kind beside any CPU.
+    """
+    platform, units = view.node.platform, view.node.iommu.units
+    for prefix, vendor, word in _SWITCHES:
+        if any(unit.startswith(prefix) for unit in units):
+            return word
+        if not units and platform.virtualization == "none" and platform.cpu_vendor == vendor:
+            return word
+    return "iommu=off"
 
 
 RULE = Rule(
