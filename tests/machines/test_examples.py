@@ -42,7 +42,6 @@ ROUTES: dict[str, dict[str, tuple[str, set[str]]]] = {
             "compat",
             {
                 "driver.registry-key-missing",
-                "p2pdma.half-configured",
                 "p2pdma.filesystem-unsupported",
                 "nvme.native-multipath",
             },
