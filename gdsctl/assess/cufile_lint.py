@@ -143,7 +143,7 @@ def _layer_problems(layer: Layer, release: str, *, certain: bool) -> Iterator[Pr
             continue
         yield _at(
             layer,
-            "/" + dotted.replace(".", "/"),
+            cufile_keys.pointer(dotted),
             id="cufile.type",
             severity="critical",
             message=f"{dotted} is not an object: libcufile aborts the process",
@@ -442,7 +442,7 @@ def _together(layer: Layer, values: Mapping[str, Any], release: str) -> Iterator
     if _reads("1.13", release) and named and _numbers(direct, buffer) and direct < buffer and not _slabs_hold(values):
         yield _at(
             layer,
-            "/" + named[0].replace(".", "/"),
+            cufile_keys.pointer(named[0]),
             id="cufile.range",
             severity="critical",
             message=f"{_DIRECT} ({direct}) is below {_BUFFER} ({buffer})"
@@ -460,7 +460,7 @@ def _together(layer: Layer, values: Mapping[str, Any], release: str) -> Iterator
 def _unequal(layer: Layer, key: str, sizes: int, counts: int) -> Problem:
     return _at(
         layer,
-        "/" + key.replace(".", "/"),
+        cufile_keys.pointer(key),
         id="cufile.slab-lengths",
         severity="critical",
         message=f"{_SIZES} has {sizes} entries and {_COUNTS} has {counts}"
@@ -472,7 +472,7 @@ def _unequal(layer: Layer, key: str, sizes: int, counts: int) -> Problem:
 
 def _slab_config(layer: Layer) -> Iterator[Problem]:
     sizes, counts = get(layer.root, f"{_SLABS}.slab_size_kb"), get(layer.root, f"{_SLABS}.slab_count")
-    here = "/" + _SLABS.replace(".", "/")
+    here = cufile_keys.pointer(_SLABS)
     if (sizes is None and counts is None) or any(not isinstance(x, (list, type(None))) for x in (sizes, counts)):
         return
     if len(sizes or ()) != len(counts or ()):
@@ -597,7 +597,7 @@ def _p2pdma_keys(
         if name not in acted_on:
             yield _at(
                 layer,
-                "/" + name.replace(".", "/"),
+                cufile_keys.pointer(name),
                 id="p2pdma.filesystem-unsupported",
                 severity="warning",
                 message=f"{name} is read, but there is no P2PDMA route for this kind of storage",
@@ -606,7 +606,7 @@ def _p2pdma_keys(
         elif not switched_on:
             yield _at(
                 layer,
-                "/" + name.replace(".", "/"),
+                cufile_keys.pointer(name),
                 id="p2pdma.half-configured",
                 severity="warning",
                 message=f"{name} has no effect while {_P2PDMA} is not true",

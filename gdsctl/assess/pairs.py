@@ -14,12 +14,11 @@ from gdsctl.assess.smi_matrix import pairs_without_tree
 from gdsctl.data import host_bridges
 from gdsctl.model.judgement import P2p, Pair
 from gdsctl.model.node import Node
-from gdsctl.model.pci import PciDevice
+from gdsctl.model.pci import CONVENTIONAL_CONFIG_BYTES, PciDevice
 from gdsctl.model.topology import Path, Relation, Topology
 
 _CITE = "Linux p2pdma.c"
 _CPU_VENDOR_OF_BRIDGE = {"8086": "GenuineIntel", "1022": "AuthenticAMD"}
-_NO_ACS_BYTES = 256
 # NVIDIA, GB200/GB300 ConnectX-8 GPUDirect RDMA guide: besides its own function a ConnectX-8 has one for Data Direct in
 # the tree of a GPU, through which RDMA may go instead; only the VPD of both, for root, tells which belong together.
 _CONNECTX8 = ("15b3", "1023")
@@ -178,7 +177,9 @@ class _Judge:
             return _Verdict("unknown", self._doubt(gpu, peer, path, unread), None)
         where = f"{'root' if relation.meet == 'root_port' else 'switch'} port {path.common}"
         short = ", ".join(
-            end for end in (gpu, peer) if (d := self._topology.device(end)) and d.config_bytes == _NO_ACS_BYTES
+            end
+            for end in (gpu, peer)
+            if (d := self._topology.device(end)) and d.config_bytes == CONVENTIONAL_CONFIG_BYTES
         )
         remark = f"; {short}: 256 bytes of configuration space, in which Linux looks for no ACS" if short else ""
         return _Verdict("bus_address", f"both hang below {where} and no port between redirects ({_CITE}){remark}")

@@ -89,6 +89,11 @@ class View:
         """Is it known that there is no GPU? False where the PCI functions, which would show one, are not known."""
         return not self.gpus and bool(self.node.pci.devices)
 
+    @property
+    def in_container(self) -> bool:
+        """Is the node seen as a container sees it? False where that is not known."""
+        return self.node.container.kind not in (None, "none")
+
     @functools.cached_property
     def mounts(self) -> tuple[Mount, ...]:
         """Mounts that could hold data, in the table's order."""
@@ -101,6 +106,11 @@ class View:
     def storages_with_hook(self, hook: str) -> tuple[Storage, ...]:
         """Data mounts that nvidia-fs reaches through one module's hooks."""
         return tuple(s for s in self.storages if s.hook == hook and s.takes_nvidia_fs)
+
+    @functools.cached_property
+    def user_rdma_targets(self) -> tuple[str, ...]:
+        """Data mounts that libcufile itself reaches by RDMA."""
+        return tuple(s.mount.target for s in self.storages if s.takes_user_rdma)
 
     @functools.cached_property
     def p2pdma_storages(self) -> tuple[Storage, ...]:

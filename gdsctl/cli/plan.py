@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional, TypeVar
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # imported where the command runs
     from gdsctl.plan.documents import PlanReport
     from gdsctl.plan.intent import Mode, Wanted
 
+W = TypeVar("W", bound=str)
 IntentFile = Annotated[
     Optional[str],
     typer.Option(
@@ -77,7 +78,10 @@ def plan(  # noqa: PLR0917 -- options, named on the command line
     from gdsctl.render import documents
     from gdsctl.source.opening import open_source
 
-    asked, styled = _mode(mode), _style(style)
+    modes: tuple[Mode, ...] = ("auto", "nvidia-fs", "p2pdma", "compat")
+    styles: tuple[Style, ...] = ("explicit", "minimal")
+    asked = _word("--mode", mode, modes) if mode is not None else "auto"
+    styled = _word("--style", style, styles)
     wanted = wanted_from(intent)
     report = pipeline.plan(open_source(snapshot), wanted, mode=asked, kinds=kinds, style=styled)
     if output_dir is not None:
@@ -95,20 +99,11 @@ def plan(  # noqa: PLR0917 -- options, named on the command line
     return _code(report)
 
 
-def _mode(mode: str | None) -> Mode:
-    modes: tuple[Mode, ...] = ("auto", "nvidia-fs", "p2pdma", "compat")
-    for known in modes:
-        if mode in (known, None):
-            return known
-    raise UsageError(f"--mode {mode!r} is not one of {', '.join(modes)}")
-
-
-def _style(style: str) -> Style:
-    styles: tuple[Style, ...] = ("explicit", "minimal")
-    for known in styles:
-        if style == known:
-            return known
-    raise UsageError(f"--style {style!r} is not one of {', '.join(styles)}")
+def _word(option: str, given: str, known: tuple[W, ...]) -> W:
+    for word in known:
+        if given == word:
+            return word
+    raise UsageError(f"{option} {given!r} is not one of {', '.join(known)}")
 
 
 def wanted_from(path: str | None) -> Wanted:

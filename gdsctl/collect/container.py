@@ -9,6 +9,7 @@ import msgspec
 
 from gdsctl.collect.reader import Reader
 from gdsctl.model.software import Container
+from gdsctl.parse.nvidia_fs_proc import parse_devcount
 from gdsctl.parse.platform_text import parse_memlock
 from gdsctl.source.base import Missing
 
@@ -55,15 +56,17 @@ def collect(reader: Reader) -> Container:
         evidence=evidence,
     )
     if kind in (None, "none"):  # what follows is a container's; a node's own devices tell of containers on it
-        names = reader.source.names("/dev/infiniband")
-        nodes = () if isinstance(names, Missing) and names.status == "absent" else names
-        return msgspec.structs.replace(seen, rdma_nodes=None if isinstance(nodes, Missing) else tuple(sorted(nodes)))
+        nodes = _rdma_nodes(reader)
+        return msgspec.structs.replace(seen, rdma_nodes=None if isinstance(nodes, Missing) else nodes)
+    nodes = _rdma_nodes(reader)
+    if isinstance(nodes, Missing):
+        reader.gap("container", "rdma_nodes", nodes, settle_with="ls /dev/infiniband")
     return msgspec.structs.replace(
         seen,
         has_gpu_nodes=_gpu_nodes(reader),
         has_sysfs=_stands(reader, "/sys/bus/pci/devices", "has_sysfs"),
         nvidia_fs_nodes=_nvidia_fs_nodes(reader),
-        rdma_nodes=_rdma_nodes(reader),
+        rdma_nodes=None if isinstance(nodes, Missing) else nodes,
         ipc_lock=_ipc_lock(reader),
         io_uring=_io_uring(reader),
         toolkit_gds=_toolkit(host),
@@ -135,17 +138,14 @@ def _gpu_nodes(reader: Reader) -> bool | None:
 def _nvidia_fs_nodes(reader: Reader) -> int | None:
     """Devcount of nvidia-fs, which is the host's in every container; None where it is not loaded."""
     text = reader.value("/proc/driver/nvidia-fs/devcount")
-    return int(text) if text is not None and re.fullmatch(r"\d{1,4}", text, re.ASCII) else None
+    return parse_devcount(text) if text is not None else None
 
 
-def _rdma_nodes(reader: Reader) -> tuple[str, ...] | None:
+def _rdma_nodes(reader: Reader) -> tuple[str, ...] | Missing:
     names = reader.source.names("/dev/infiniband")
-    if not isinstance(names, Missing):
-        return tuple(sorted(names))
-    if names.status == "absent":
-        return ()
-    reader.gap("container", "rdma_nodes", names, settle_with="ls /dev/infiniband")
-    return None
+    if isinstance(names, Missing):
+        return () if names.status == "absent" else names
+    return tuple(sorted(names))
 
 
 def _status(reader: Reader, name: str, field: str) -> str | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from gdsctl.collect.reader import Reader
 from gdsctl.data import pci_names
-from gdsctl.model.pci import Acs, Link, PciDevice, Sriov, canonical_address
+from gdsctl.model.pci import CONVENTIONAL_CONFIG_BYTES, Acs, Link, PciDevice, Sriov, canonical_address
 from gdsctl.parse import late
 from gdsctl.parse.pci_config import PciConfig, parse_config
 from gdsctl.parse.pci_tree import is_bridge, place
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _DEVICES = "/sys/bus/pci/devices"
 _HEADER_BYTES = 64  # what Linux shows of a configuration space without CAP_SYS_ADMIN
-_CONVENTIONAL_BYTES = 256
 _WITHOUT_LINK = ("0600", "0601", "0602", "0880")  # host, ISA and EISA bridges, system peripherals
 _MATTERING = ("0108", "02", "0300", "0302", "0604", "0b40", "12")  # drives, networks, GPUs, bridges, accelerators
 
@@ -223,11 +222,11 @@ def _without_acs(reader: Reader, devices: tuple[PciDevice, ...]) -> tuple[PciDev
     that stops there, as hwloc's does, so that in one some other function's has to be longer.
     """
     sizes = {device.config_bytes or 0 for device in devices}
-    if reader.source.info.kind not in ("live", "snapshot") and max(sizes, default=0) <= _CONVENTIONAL_BYTES:
+    if reader.source.info.kind not in ("live", "snapshot") and max(sizes, default=0) <= CONVENTIONAL_CONFIG_BYTES:
         return devices
     return tuple(
         msgspec.structs.replace(device, acs=Acs(state="absent"))
-        if device.config_bytes == _CONVENTIONAL_BYTES and device.acs == Acs()
+        if device.config_bytes == CONVENTIONAL_CONFIG_BYTES and device.acs == Acs()
         else device
         for device in devices
     )

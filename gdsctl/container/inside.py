@@ -18,7 +18,6 @@ from gdsctl.model.unknown import Gap
 
 _CUFILE_JSON = "/etc/cufile.json"
 _ENV_PATH = "CUFILE_ENV_PATH_JSON"
-_TOOLKIT_BINDS = ("/run/udev", _CUFILE_JSON)
 # What is bound from here is configuration, devices or sockets, and no application's data.
 _NOT_DATA = ("/dev", "/etc", "/proc", "/run", "/sys", "/var/run")
 _KINDS = {"docker": "docker", "compose": "docker", "podman": "podman", "kubernetes": "kubernetes"}

@@ -9,19 +9,12 @@ from collections.abc import Iterator
 from gdsctl.container.given import Bind, Given, Kind
 from gdsctl.errors import InputError
 from gdsctl.kvcache.json_text import json_value
+from gdsctl.kvcache.kubernetes import POD_SPECS, objects, pairs
 from gdsctl.kvcache.yaml_documents import Item, documents
 
 UNLIMITED_BYTES = 2**63 - 1
 _MOST_CONTAINERS = 200
 _KINDS = "docker inspect's output, an OCI config.json, a CDI spec, a compose file or a manifest that starts containers"
-# Where a pod's template lies in each kind that makes pods (Kubernetes API reference).
-_PODS: tuple[tuple[str, ...], ...] = (
-    ("spec",),
-    ("spec", "template", "spec"),
-    ("spec", "jobTemplate", "spec", "template", "spec"),
-    ("spec", "leaderWorkerTemplate", "leaderTemplate", "spec"),
-    ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
-)
 # Volumes that hold no data of an application (Kubernetes API reference, Volume).
 _NOT_DATA = ("configMap", "secret", "projected", "downwardAPI", "image")
 # Resources that the kubelet itself gives; all others come from a device plugin.
@@ -72,21 +65,17 @@ def _containers(item: Item, path: str, claims: dict[str, str]) -> Iterator[Given
     elif item.get("cdiVersion") is not None:
         yield _cdi(item, path)
     elif item.get("services") is not None and item.get("kind") is None:
-        for name, service in _pairs(item.get("services")):
+        for name, service in pairs(item.get("services")):
             yield _compose(name, service, path)
     elif item.get("HostConfig") is not None:
         yield _inspected(item, path)
     elif item.word("kind") is not None:
-        for entry in _objects(item):
+        for entry in objects(item):
             yield from _pods(entry, path, claims)
     else:
         for entry in item.items():
             if entry.get("HostConfig") is not None:
                 yield _inspected(entry, path)
-
-
-def _pairs(item: Item | None) -> Iterator[tuple[str, Item]]:
-    return item.pairs() if item is not None else iter(())
 
 
 def _texts(item: Item | None) -> list[str]:
@@ -155,7 +144,7 @@ def _inspected(item: Item, path: str) -> Given:
     )
     if not binds:
         binds = tuple(filter(None, (_short_bind(text) for text in _texts(host.get("Binds")))))
-    binds += tuple(Bind(target=target, kind="tmpfs") for target, _ in _pairs(host.get("Tmpfs")))
+    binds += tuple(Bind(target=target, kind="tmpfs") for target, _ in pairs(host.get("Tmpfs")))
     devices = [
         entry.word("PathInContainer") or entry.word("PathOnHost") or ""
         for entry in host.list("Devices")
@@ -339,7 +328,7 @@ def _compose(name: str, service: Item, path: str) -> Given:
     """Compose specification, services."""
     environment = service.get("environment")
     env = _pairs_of_env(_texts(environment))
-    env |= {key: value.text for key, value in _pairs(environment) if value.text is not None}
+    env |= {key: value.text for key, value in pairs(environment) if value.text is not None}
     binds = []
     for entry in service.list("volumes"):
         short = _short_bind(entry.text) if entry.text is not None else None
@@ -395,25 +384,18 @@ def _compose(name: str, service: Item, path: str) -> Given:
 # --- Kubernetes -----------------------------------------------------------------------------------------------------
 
 
-def _objects(item: Item, depth: int = 0) -> list[Item]:
-    """The document's object, or those of a List."""
-    if (item.word("kind") or "").endswith("List") and depth < 3:
-        return [inner for entry in item.list("items") for inner in _objects(entry, depth + 1)]
-    return [item]
-
-
 def _volumes(items: list[Item]) -> dict[str, str]:
     """PersistentVolumeClaim -> folder on the node, where the file holds its volume and that is a folder there."""
-    objects = [entry for item in items for entry in _objects(item)]
+    entries = [entry for item in items for entry in objects(item)]
     folders: dict[str, str] = {}
     claimed: dict[str, str] = {}
-    for entry in objects:
+    for entry in entries:
         if entry.word("kind") == "PersistentVolume":
             folder = entry.word("spec", "local", "path") or entry.word("spec", "hostPath", "path")
             if folder:
                 folders[entry.word("metadata", "name") or ""] = folder
                 claimed[entry.word("spec", "claimRef", "name") or ""] = folder
-    for entry in objects:
+    for entry in entries:
         if entry.word("kind") == "PersistentVolumeClaim":
             volume = entry.word("spec", "volumeName")
             if volume in folders:
@@ -424,7 +406,7 @@ def _volumes(items: list[Item]) -> dict[str, str]:
 
 def _pods(entry: Item, path: str, claims: dict[str, str]) -> Iterator[Given]:
     name = entry.word("metadata", "name") or entry.word("metadata", "generateName") or ""
-    for where in _PODS:
+    for where in POD_SPECS:
         spec = entry.get(*where)
         if spec is None:
             continue
@@ -449,7 +431,7 @@ def _pod_container(container: Item, spec: Item, pod: str, path: str, claims: dic
     asked = [
         name
         for part in ("limits", "requests")
-        for name, amount in _pairs(container.get("resources", part))
+        for name, amount in pairs(container.get("resources", part))
         if not _PLAIN_RESOURCES.fullmatch(name) and amount.text != "0"
     ]
     claimed = bool(container.list("resources", "claims"))

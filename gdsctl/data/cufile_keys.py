@@ -23,6 +23,11 @@ def release(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
+def pointer(dotted: str) -> str:
+    """A dotted name as a JSON pointer; names in cufile.json hold neither `/` nor `~`."""
+    return "/" + dotted.replace(".", "/")
+
+
 class Default(Record, frozen=True, kw_only=True):
     """The effective value of an absent key from release `since` on; lists are tuples."""
 
@@ -82,7 +87,7 @@ class Key(Record, frozen=True, kw_only=True):
     @property
     def pointer(self) -> str:
         """JSON pointer of the key."""
-        return "/" + self.key.replace(".", "/")
+        return pointer(self.key)
 
     def known_in(self, version: str) -> bool:
         """Does that release act on the key?"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from gdsctl.assess.cufile_merge import get
+from gdsctl.data import cufile_keys
 from gdsctl.plan import cufile
 from gdsctl.plan.desired import Plan
 from gdsctl.plan.documents import Artifact
@@ -21,7 +22,7 @@ def emit(plan: Plan) -> Artifact:
         path=cufile.PATH,
         content=json.dumps(values, indent=2, ensure_ascii=True) + "\n",
         reasons={
-            "/" + setting.key.replace(".", "/"): setting.why
+            cufile_keys.pointer(setting.key): setting.why
             for setting in plan.written.settings
             if get(values, setting.key) is not None
         },

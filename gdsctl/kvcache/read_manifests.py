@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from gdsctl.errors import InputError
+from gdsctl.kvcache.kubernetes import POD_SPECS, objects, pairs
 from gdsctl.kvcache.launch import Container, Found, Launch, Place, Service, StorageObject, Volume, Word
 from gdsctl.kvcache.read_shell import read_shell, started, volume
 from gdsctl.kvcache.yaml_documents import Item, documents
 
-# Where a pod's template lies in each kind that makes pods (Kubernetes API reference).
-_PODS: tuple[tuple[str, ...], ...] = (
-    ("spec",),
-    ("spec", "template", "spec"),
-    ("spec", "jobTemplate", "spec", "template", "spec"),
-    ("spec", "leaderWorkerTemplate", "leaderTemplate", "spec"),
-    ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
-    ("template", "spec"),
-)
+_PODS = (*POD_SPECS, ("template", "spec"))
 # Keys that only LMCache's in-process configuration has (lmcache/v1/config.py).
 LMCACHE_KEYS = frozenset(
     [
@@ -63,16 +56,16 @@ class Known:
     """What other objects of a file tell about its pods: ConfigMaps by name, and the device classes of resource claims."""
 
     def __init__(self, items: Iterable[Item]) -> None:
-        objects = list(items)
-        self.maps: Maps = config_maps(objects)
-        self.device_classes = device_classes(objects)
+        listed = list(items)
+        self.maps: Maps = config_maps(listed)
+        self.device_classes = device_classes(listed)
 
 
 def device_classes(items: Iterable[Item]) -> dict[str, tuple[str, ...]]:
     """ResourceClaims and their templates by name -> the device classes they request (resource.k8s.io)."""
     found = {}
     for item in items:
-        for entry in _objects(item):
+        for entry in objects(item):
             kind = entry.word("kind") or ""
             if not kind.startswith("ResourceClaim"):
                 continue
@@ -89,11 +82,11 @@ def config_maps(items: Iterable[Item]) -> dict[str, dict[str, Word]]:
         entry.word("metadata", "name") or "": {
             name: Word(text=value.text, line=value.text_line)
             for part in ("data", "stringData")
-            for name, value in _pairs(entry.get(part))
+            for name, value in pairs(entry.get(part))
             if value.text is not None
         }
         for item in items
-        for entry in _objects(item)
+        for entry in objects(item)
         if entry.word("kind") in ("ConfigMap", "Secret")
     }
 
@@ -108,14 +101,13 @@ def read_document(item: Item, place: Place, known: Known) -> tuple[Found, list[E
             first = min(word.line for word in config.values())
             return Found(launches=(Launch(place=place.at(first), config=config),)), []
         return Found(), []
-    objects = _objects(item)
     embedded = [
         Embedded(name, word.text, place.at(word.line))
         for values in config_maps([item]).values()
         for name, word in values.items()
     ]
     found_all = Found()
-    for entry in objects:
+    for entry in objects(item):
         stored = _storage(entry, place)
         if stored:
             found_all += Found(storage=stored)
@@ -129,13 +121,6 @@ def read_document(item: Item, place: Place, known: Known) -> tuple[Found, list[E
                 found_all += _pod(spec, entry.word("metadata", "name") or "", place, known)
         found_all += _dynamo(entry, place, known)
     return found_all, embedded
-
-
-def _objects(item: Item, depth: int = 0) -> list[Item]:
-    """The document's object, or those of a List."""
-    if (item.word("kind") or "").endswith("List") and depth < 3:
-        return [inner for entry in item.list("items") for inner in _objects(entry, depth + 1)]
-    return [item]
 
 
 def _service(entry: Item) -> Service:
@@ -178,7 +163,7 @@ def _dynamo(entry: Item, place: Place, known: Known) -> Found:
     """DynamoGraphDeployment: each service's extraPodSpec.mainContainer, with envs beside it."""
     found = Found()
     services = entry.get("spec", "services")
-    for name, service in _pairs(services):
+    for name, service in pairs(services):
         spec = service.get("extraPodSpec")
         main = spec.get("mainContainer") if spec is not None else None
         if spec is not None and main is not None:
@@ -305,7 +290,7 @@ def _box(container: Item, spec: Item, pod: str, place: Place, known: Known) -> C
         claim = source.word("persistentVolumeClaim", "claimName") if source is not None else None
         volumes.append(Volume(path=path, host_path=host, kind=kind, source=_nfs_source(source), claim=claim))
     security = container.get("securityContext")
-    limits = {name for part in ("limits", "requests") for name, _ in _pairs(container.get("resources", part))}
+    limits = {name for part in ("limits", "requests") for name, _ in pairs(container.get("resources", part))}
     limits |= _claimed(container, spec, known)
     return Container(
         name=f"{pod}/{container.word('name') or '?'}".lstrip("/"),
@@ -337,7 +322,7 @@ def _claimed(container: Item, spec: Item, known: Known) -> set[str]:
 def _compose(item: Item, place: Place) -> Found:
     found = Found()
     services = item.get("services")
-    for name, service in _pairs(services):
+    for name, service in pairs(services):
         env: dict[str, Word] = {}
         environment = service.get("environment")
         if environment is not None:
@@ -410,10 +395,6 @@ def lmcache_config(item: Item) -> dict[str, Word]:
                         found[f"extra_config.{key}.{deeper}"] = Word(text=text.text, line=text.text_line)
     own = {name.partition(".")[0] for name in found}
     return found if own & _LMCACHE_ONLY or "extra_config.enable_nixl_storage" in found else {}
-
-
-def _pairs(item: Item | None) -> Iterator[tuple[str, Item]]:
-    return item.pairs() if item is not None else iter(())
 
 
 def _int(text: str | None) -> int | None:

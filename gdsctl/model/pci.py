@@ -19,6 +19,9 @@ PortKind = Literal[
 ]
 AcsState = Literal["enabled", "disabled", "absent", "unreadable"]
 
+CONVENTIONAL_CONFIG_BYTES = 256
+"""Where configuration space ends for a function without extended capabilities (PCI Local Bus Specification 3.0, 6.1)."""
+
 # ACS capability and control bits, in bit order; PCI Express Base Specification 6.0, 7.7.12; names as lspci prints them.
 ACS_BITS: tuple[str, ...] = (
     "SrcValid",

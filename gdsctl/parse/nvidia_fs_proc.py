@@ -88,7 +88,7 @@ def parse_version(text: str) -> str | None:
 
 def parse_devcount(text: str) -> int | None:
     """Number of /dev/nvidia-fs* that the driver made."""
-    return int(text) if re.fullmatch(r"\s*[0-9]{1,6}\s*", text) else None
+    return int(text) if re.fullmatch(r"\s*[0-9]{1,4}\s*", text) else None
 
 
 def _number(cell: str) -> int | None:

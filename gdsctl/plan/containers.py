@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Literal
 
 import msgspec
 
@@ -15,7 +14,7 @@ from gdsctl.plan import demand
 from gdsctl.plan import waivers as waiving
 from gdsctl.plan.demand import Demand, PathDemand
 from gdsctl.plan.documents import Requirement, VerifyReport
-from gdsctl.plan.intent import Intent, Wanted
+from gdsctl.plan.intent import Intent, PlanMode, Wanted
 from gdsctl.plan.verify import verdict, verify
 from gdsctl.record import Record
 
@@ -58,7 +57,7 @@ def verify_containers(
     several = len(boxes) > 1
     requirements: list[Requirement] = []
     routes, findings = [], []
-    mode: Literal["nvidia-fs", "p2pdma", "compat", "undecided"] = "compat"
+    mode: PlanMode = "compat"
     for box in boxes:
         prefix = f"{box.name}: " if several else ""
         wanted = Wanted(intent=Intent())

@@ -18,12 +18,11 @@ from gdsctl.errors import InputError
 from gdsctl.model.devices import Gpu
 from gdsctl.plan import static_routing
 from gdsctl.plan.context import Context, addresses
-from gdsctl.plan.intent import MountIntent
+from gdsctl.plan.intent import MountIntent, PlanMode
 from gdsctl.plan.static_routing import StaticRouting
 from gdsctl.record import Record
 
 PATH = "/etc/cufile.json"
-PlanMode = Literal["nvidia-fs", "p2pdma", "compat", "undecided"]  # undecided: GPUs or mounts are not known
 Style = Literal["explicit", "minimal"]
 
 _DIRECT, _BUFFER = "properties.max_direct_io_size_kb", "properties.per_buffer_cache_size_kb"

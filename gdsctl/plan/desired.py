@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from gdsctl.assess.assessment import Assessment, assess
@@ -12,11 +10,11 @@ from gdsctl.model.judgement import Finding, Route
 from gdsctl.model.node import Node
 from gdsctl.plan import applied, cufile, driver, mounts
 from gdsctl.plan.context import Context
-from gdsctl.plan.cufile import CufilePlan, PlanMode, Style
+from gdsctl.plan.cufile import CufilePlan, Style
 from gdsctl.plan.documents import Step, Unmet
 from gdsctl.plan.driver import DriverPlan
 from gdsctl.plan.expectation import Judged, judge
-from gdsctl.plan.intent import Intent, Mode, Wanted
+from gdsctl.plan.intent import Intent, Mode, PlanMode, Wanted
 from gdsctl.plan.modes import against
 from gdsctl.plan.mounts import MountPlan
 from gdsctl.plan.steps import steps, unread
@@ -336,12 +334,11 @@ def _unread(now: Context) -> tuple[Unmet, ...]:
     """A cufile.json that may be there and was not read is not replaced."""
     if not unread(now):
         return ()
-    status: Literal["unknown"] = "unknown"
     return (
         Unmet(
             requirement="cufile",
             subject="cufile.json",
-            status=status,
+            status="unknown",
             because=f"what {cufile.PATH} says on this node is not known, so no step replaces it",
             settle_with=now.view.settle("gds", "cufile_config/files", f"cat {cufile.PATH}"),
         ),
@@ -354,12 +351,11 @@ def _unwritten(context: Context, file: CufilePlan) -> tuple[Unmet, ...]:
         key = cufile_keys.key(name)
         gone = key is not None and key.until is not None and is_not_before(context.release, key.until)
         since = f"needs GDS {key.since}" if key and not gone else "is no longer read by it"
-        status: Literal["fail"] = "fail"
         found.append(
             Unmet(
                 requirement=f"tuning:{name}",
                 subject="cufile.json",
-                status=status,
+                status="fail",
                 because=f"{name} {since}; this is GDS {context.release}",
             )
         )

@@ -8,7 +8,7 @@ import msgspec
 
 from gdsctl.model.judgement import Finding, Route
 from gdsctl.model.node import SCHEMA_VERSION, SourceInfo, Tool
-from gdsctl.plan.intent import Expect, Intent
+from gdsctl.plan.intent import Expect, Intent, PlanMode
 from gdsctl.record import Record
 
 Status = Literal["pass", "fail", "unknown", "waived"]
@@ -58,7 +58,7 @@ class PlanReport(Record, frozen=True, kw_only=True):
     schema_version: str = SCHEMA_VERSION
     tool: Tool
     source: SourceInfo
-    mode: Literal["nvidia-fs", "p2pdma", "compat", "undecided"]
+    mode: PlanMode
     mode_reason: str
     intent: Intent
     intent_from: str
@@ -117,7 +117,7 @@ class VerifyReport(Record, frozen=True, kw_only=True):
     verdict: Literal["pass", "fail", "unknown"]
     intent: Intent
     intent_from: str
-    mode: Literal["nvidia-fs", "p2pdma", "compat", "undecided"]
+    mode: PlanMode
     gpus: dict[str, int] = {}
     requirements: tuple[Requirement, ...]
     routes: tuple[Route, ...]

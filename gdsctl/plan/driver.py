@@ -9,7 +9,7 @@ from gdsctl.assess.rules.driver_registry_key_missing import needed
 from gdsctl.assess.view import Storage
 from gdsctl.data.driver_registry import registry_keys
 from gdsctl.plan.context import Context
-from gdsctl.plan.cufile import PlanMode
+from gdsctl.plan.intent import PlanMode
 from gdsctl.plan.mounts import MountPlan
 from gdsctl.record import Record
 

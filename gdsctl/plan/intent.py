@@ -17,6 +17,7 @@ from gdsctl.record import Record
 
 SCHEMA = "gdsctl/intent/v1"
 Mode = Literal["auto", "nvidia-fs", "p2pdma", "compat"]
+PlanMode = Literal["nvidia-fs", "p2pdma", "compat", "undecided"]  # undecided: GPUs or mounts are not known
 GpusBy = Literal["device-plugin", "resource-claim"]
 Expect = Literal["direct", "direct-or-routed", "compat", "any"]
 Policy = Literal["GPU_MEM_NVLINKS", "GPU_MEM", "SYS_MEM", "P2P"]

@@ -10,7 +10,7 @@ from gdsctl.model.judgement import Remedy
 def check(view: View) -> Iterator[Verdict]:
     """No route hangs on it, so that not to know is nothing to tell."""
     container = view.node.container
-    if container.kind not in (None, "none") and container.io_uring is False and not view.gpuless:
+    if view.in_container and container.io_uring is False and not view.gpuless:
         yield Fail(
             subject="io_uring",
             message="the container may not set up io_uring rings",

@@ -11,8 +11,8 @@ _UNLIMITED = 2**63 - 1
 
 def check(view: View) -> Iterator[Verdict]:
     container = view.node.container
-    mounts = [s.mount.target for s in view.storages if s.takes_user_rdma]
-    if container.kind in (None, "none") or view.gpuless or not mounts or container.ipc_lock:
+    mounts = view.user_rdma_targets
+    if not view.in_container or view.gpuless or not mounts or container.ipc_lock:
         return
     scope = Scope(mounts=frozenset(mounts))
     limit = container.memlock_bytes

@@ -9,7 +9,7 @@ from gdsctl.model.judgement import Remedy
 
 def check(view: View) -> Iterator[Verdict]:
     container = view.node.container
-    inside = container.kind not in (None, "none")
+    inside = view.in_container
     if inside and container.has_cufile_json is False and view.node.gds.cufile_config.files == () and not view.gpuless:
         yield Fail(
             subject="/etc/cufile.json",

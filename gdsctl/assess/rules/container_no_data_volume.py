@@ -9,8 +9,7 @@ from gdsctl.model.judgement import Remedy
 
 def check(view: View) -> Iterator[Verdict]:
     """The overlay at `/` is there in nearly every container, and no fault where the data lie on a volume."""
-    container = view.node.container
-    if container.kind in (None, "none") or view.gpuless:
+    if not view.in_container or view.gpuless:
         return
     volumes = [storage for storage in view.storages if storage.mount.target not in ("/", "/etc", "/etc/hosts")]
     if any(s.takes_nvidia_fs or s.takes_p2pdma or s.takes_user_rdma for s in volumes):

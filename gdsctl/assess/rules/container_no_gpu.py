@@ -9,7 +9,7 @@ from gdsctl.model.judgement import Remedy
 
 def check(view: View) -> Iterator[Verdict]:
     container = view.node.container
-    if container.kind in (None, "none") or not view.gpus:
+    if not view.in_container or not view.gpus:
         return
     if container.has_gpu_nodes is False:
         yield Fail(

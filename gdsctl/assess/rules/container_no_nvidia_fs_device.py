@@ -10,7 +10,7 @@ from gdsctl.model.judgement import Remedy
 def check(view: View) -> Iterator[Verdict]:
     """In a container; outside nvidia-fs.no-device-node tells the same of the host, and of nodes that are not known."""
     container, nvfs = view.node.container, view.node.nvidia_fs
-    if container.kind in (None, "none") or nvfs.loaded is not True or nvfs.device_nodes is None:
+    if not view.in_container or nvfs.loaded is not True or nvfs.device_nodes is None:
         return
     given, made = len(nvfs.device_nodes), container.nvidia_fs_nodes
     if given == 0:

@@ -10,8 +10,8 @@ from gdsctl.model.judgement import Remedy
 def check(view: View) -> Iterator[Verdict]:
     """Matters where libcufile itself does the RDMA; for NFS and Lustre the host's kernel does it."""
     container = view.node.container
-    mounts = [s.mount.target for s in view.storages if s.takes_user_rdma]
-    if container.kind in (None, "none") or view.gpuless or not mounts:
+    mounts = view.user_rdma_targets
+    if not view.in_container or view.gpuless or not mounts:
         return
     scope = Scope(mounts=frozenset(mounts))
     if container.rdma_nodes is None:

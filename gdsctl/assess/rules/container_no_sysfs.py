@@ -9,7 +9,7 @@ from gdsctl.model.judgement import Remedy
 
 def check(view: View) -> Iterator[Verdict]:
     container = view.node.container
-    if container.kind in (None, "none") or view.gpuless:
+    if not view.in_container or view.gpuless:
         return
     if container.has_sysfs is False:
         yield Fail(

@@ -11,7 +11,7 @@ def check(view: View) -> Iterator[Verdict]:
     """Matters to file systems on block devices; the library asks udev for ID_FS_USAGE of the device."""
     container = view.node.container
     mounts = [s.mount.target for s in view.storages if s.filesystem is not None and s.filesystem.backing == "block"]
-    inside = container.kind not in (None, "none")
+    inside = view.in_container
     if not mounts or view.gpuless or container.has_udev_db is True:
         return
     if container.has_udev_db is False:

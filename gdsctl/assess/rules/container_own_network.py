@@ -10,8 +10,8 @@ from gdsctl.model.judgement import Remedy
 def check(view: View) -> Iterator[Verdict]:
     """Only where the container is judged by its file: from inside the interfaces and their addresses are seen themselves."""
     container = view.node.container
-    mounts = [s.mount.target for s in view.storages if s.takes_user_rdma]
-    if container.kind in (None, "none") or view.gpuless or not mounts:
+    mounts = view.user_rdma_targets
+    if not view.in_container or view.gpuless or not mounts:
         return
     scope = Scope(mounts=frozenset(mounts))
     gap = view.gap("container", "host_network")

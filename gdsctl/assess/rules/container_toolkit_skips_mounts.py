@@ -9,7 +9,7 @@ from gdsctl.model.judgement import Remedy
 
 def check(view: View) -> Iterator[Verdict]:
     container = view.node.container
-    if container.kind in (None, "none") or container.toolkit_gds is not True:
+    if not view.in_container or container.toolkit_gds is not True:
         return
     if container.nvidia_fs_nodes != 0 and view.node.nvidia_fs.loaded is not False:
         return

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gdsctl.assess.rule import Fail, Rule, Verdict, seen
 from gdsctl.assess.view import View
+from gdsctl.data import cufile_keys
 from gdsctl.model.judgement import Remedy
 
 _KEY = "properties.allow_compat_mode"
@@ -14,7 +15,7 @@ def check(view: View) -> Iterator[Verdict]:
         yield Fail(
             subject=_KEY,
             message="compat mode is forbidden: where no direct route works, cuFile refuses the file",
-            evidence=seen(_KEY, "false", view.config.origin_of("/" + _KEY.replace(".", "/")) or "cufile.json"),
+            evidence=seen(_KEY, "false", view.config.origin_of(cufile_keys.pointer(_KEY)) or "cufile.json"),
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gdsctl.assess.rule import Fail, Rule, Verdict, seen
 from gdsctl.assess.view import View
+from gdsctl.data import cufile_keys
 from gdsctl.model.judgement import Remedy
 
 _KEYS = ("properties.force_compat_mode", "properties.vanilla_posix_io_mode")
@@ -15,7 +16,7 @@ def check(view: View) -> Iterator[Verdict]:
             yield Fail(
                 subject=key,
                 message=f"{key} is true: all I/O goes through host memory, whatever else is set up",
-                evidence=seen(key, "true", view.config.origin_of("/" + key.replace(".", "/")) or "cufile.json"),
+                evidence=seen(key, "true", view.config.origin_of(cufile_keys.pointer(key)) or "cufile.json"),
             )
 
 

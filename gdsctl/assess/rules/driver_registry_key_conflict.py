@@ -12,7 +12,7 @@ from gdsctl.model.judgement import Evidence, Remedy
 
 def check(view: View) -> Iterator[Verdict]:
     driver = view.node.nvidia_driver
-    foreign = view.node.container.kind not in (None, "none")  # the image's modprobe.d is not the host's
+    foreign = view.in_container  # the image's modprobe.d is not the host's
     coming = {} if foreign else driver.modprobe_registry_dwords or {}
     told: dict[tuple[str, str], tuple[Evidence, ...]] = {}
     for source, values in (("/proc/driver/nvidia/params", driver.registry_dwords or {}), ("modprobe.d", coming)):

@@ -45,7 +45,7 @@ def check(view: View) -> Iterator[Verdict]:
     if missing:
         wanted = ";".join(f"{key.name}={key.set_to}" for key in missing)
         coming = driver.modprobe_registry_dwords or {}
-        on_host = view.node.container.kind in (None, "none")
+        on_host = not view.in_container
         waiting = [key for key in missing if on_host and key.satisfied_by(coming.get(key.name))]
         told, remedy = "", RULE.remedy
         if waiting:

@@ -10,7 +10,7 @@ from gdsctl.model.judgement import Remedy
 def check(view: View) -> Iterator[Verdict]:
     """At a container's `/` one is normal: whether the data lie on it container.no-data-volume tells."""
     mounts = [mount for mount in view.mounts if mount.backing.kind == "overlay"]
-    normal = view.node.container.kind not in (None, "none") and all(mount.target == "/" for mount in mounts)
+    normal = view.in_container and all(mount.target == "/" for mount in mounts)
     if mounts and not view.gpuless:
         yield Fail(
             subject=", ".join(mount.target for mount in mounts),

@@ -12,7 +12,7 @@ def check(view: View) -> Iterator[Verdict]:
     if nvfs.loaded is not True:
         return
     if nvfs.device_nodes is None:
-        if view.node.container.kind not in (None, "none"):  # on a host udev makes them
+        if view.in_container:  # on a host udev makes them
             yield Cannot(
                 subject="nvidia_fs",
                 fact="whether the container was given /dev/nvidia-fs* is not known",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gdsctl.assess import p2pdma
 from gdsctl.assess.rule import Cannot, Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import Storage, View
+from gdsctl.data import cufile_keys
 from gdsctl.data.filesystems import Capability, Target
 from gdsctl.data.limits import numbers
 from gdsctl.model.judgement import Remedy
@@ -24,7 +25,7 @@ def check(view: View) -> Iterator[Verdict]:
                 yield Fail(
                     subject=storage.mount.target,
                     message=f"{key} has no effect: {storage.filesystem.name} has no P2PDMA route",
-                    evidence=seen(key, "true", view.config.origin_of("/" + key.replace(".", "/")) or "cufile.json"),
+                    evidence=seen(key, "true", view.config.origin_of(cufile_keys.pointer(key)) or "cufile.json"),
                     scope=Scope(mounts=frozenset({storage.mount.target})),
                     severity="warning",
                 )

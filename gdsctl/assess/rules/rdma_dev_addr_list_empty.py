@@ -12,7 +12,7 @@ from gdsctl.model.judgement import Remedy
 
 def check(view: View) -> Iterator[Verdict]:
     """User-space RDMA is off without an address; dynamic routing only loses its choice."""
-    users = frozenset(storage.mount.target for storage in view.storages if storage.takes_user_rdma)
+    users = frozenset(view.user_rdma_targets)
     if users and not view.config.known:
         yield Cannot(
             subject="rdma_dev_addr_list",

@@ -8,7 +8,7 @@ from gdsctl.model.judgement import Remedy
 
 
 def check(view: View) -> Iterator[Verdict]:
-    users = [storage.mount.target for storage in view.storages if storage.takes_user_rdma]
+    users = view.user_rdma_targets
     if not users or not view.gpus:
         return
     scope = Scope(mounts=frozenset(users))
