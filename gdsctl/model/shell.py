@@ -8,17 +8,17 @@ import shlex
 def quoted(word: str) -> str:
     r"""One shell word on one line, the same to every POSIX shell; what is not printable as octal of printf(1).
 
-    A substitution loses newlines at its end, so a path that ends in one gets a `/` behind it: the same folder.
+    A substitution loses newlines at its end, so these come from IFS, which is blank, tab, newline in a shell that nobody
+    changed (POSIX.1-2017, Shell Command Language 2.5.3).
     """
     if word.isprintable():
         return shlex.quote(word)
-    if word.endswith("\n") and "/" in word:
-        word += "/"
+    stem = word.rstrip("\n")
     # No leading `-`, which printf would take for an option, and no `!`, which an interactive shell expands.
     text = "".join(
-        c if c.isprintable() and c not in _QUOTING and (n or c != "-") else _octal(c) for n, c in enumerate(word)
+        c if c.isprintable() and c not in _QUOTING and (n or c != "-") else _octal(c) for n, c in enumerate(stem)
     )
-    return f"\"$(printf '{text}')\""
+    return f"\"$(printf '{text}'){'${IFS#??}' * (len(word) - len(stem))}\""
 
 
 _QUOTING = frozenset("'\\%!")
