@@ -65,7 +65,8 @@ class Filesystem(Capability, frozen=True, kw_only=True):
     `fstypes`: its names in the mount table; `pseudo`: the kernel's own, no home for data; `backing`: kind of a mount's
     backing, "block" where the device below decides; `cufile_section`: object under `/fs` in cufile.json.
     `compat_since`: first GDS release that accepts a file on it in compatibility mode, None where none is known to;
-    `required_option`: must stand in the mount table's options.
+    `required_option`: must stand in the mount table's options; `unshown_options`: those that a mount takes and the mount
+    table does not show.
     """
 
     fstypes: tuple[str, ...]
@@ -74,6 +75,7 @@ class Filesystem(Capability, frozen=True, kw_only=True):
     cufile_section: str | None = None
     compat_since: str | None = None
     required_option: str | None = None
+    unshown_options: tuple[str, ...] = ()
 
 
 class Target(Capability, frozen=True, kw_only=True):

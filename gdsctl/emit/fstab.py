@@ -5,11 +5,17 @@ from __future__ import annotations
 from gdsctl.emit.comment import comment
 from gdsctl.plan.desired import Plan
 from gdsctl.plan.documents import Artifact
+from gdsctl.plan.mounts import MountPlan
 from gdsctl.plan.mounts import fstab_line as line
 
 
 def applies(plan: Plan) -> bool:
-    return any(wish.change != "rootflags" for wish in plan.mounts)
+    return any(_counts(wish) for wish in plan.mounts)
+
+
+def _counts(wish: MountPlan) -> bool:
+    """The root filesystem takes flags from here, its own options from the kernel command line."""
+    return not wish.on_root or bool(wish.flags)
 
 
 def emit(plan: Plan) -> Artifact:
@@ -17,7 +23,7 @@ def emit(plan: Plan) -> Artifact:
     lines: list[str] = []
     reasons: dict[str, str] = {}
     for wish in plan.mounts:
-        if wish.change == "rootflags":
+        if not _counts(wish):
             continue
         if wish.fstab.right:
             lines += [comment(f"{wish.target}: {wish.fstab.place} is right"), comment(line(wish))]

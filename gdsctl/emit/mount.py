@@ -23,10 +23,11 @@ def emit(plan: Plan) -> Artifact:
         lines.append(comment(wish.why))
         if wish.change == "none":
             lines.append(comment(f"mount -t {fstype} -o {options} -- {source} {target}"))
-        elif wish.change == "rootflags":
-            lines.append(comment(f"rootflags={','.join(wish.added)} on the kernel command line"))
-        elif wish.change == "remount":
-            lines.append(f"mount -o {quoted('remount,' + ','.join(wish.added))} -- {target}")
+        elif wish.change in ("remount", "rootflags"):
+            if wish.at_boot:
+                lines.append(comment(f"rootflags={','.join(wish.at_boot)} on the kernel command line"))
+            if wish.flags:
+                lines.append(f"mount -o {quoted('remount,' + ','.join(wish.flags))} -- {target}")
         else:
             before = {"again": f"umount -- {target} && ", "new": f"mkdir -p -- {target} && "}[wish.change]
             lines.append(f"{before}mount -t {fstype} -o {options} -- {source} {target}")

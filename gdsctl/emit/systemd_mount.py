@@ -10,7 +10,7 @@ _KEPT = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 
 
 def applies(plan: Plan) -> bool:
-    return any(wish.change != "rootflags" for wish in plan.mounts)
+    return any(wish.target != "/" for wish in plan.mounts)
 
 
 def emit(plan: Plan) -> Artifact:
@@ -18,7 +18,7 @@ def emit(plan: Plan) -> Artifact:
     units: list[str] = []
     reasons: dict[str, str] = {}
     for wish in plan.mounts:
-        if wish.change == "rootflags":
+        if wish.target == "/":  # mounted before systemd starts
             continue
         name = f"{unit_name(wish.target)}.mount"
         if not "".join((wish.target, wish.source, wish.fstype, *wish.options)).isprintable():

@@ -76,7 +76,7 @@ def desire(context: Context, mode: PlanMode, mounts: tuple[MountPlan, ...]) -> D
         load=load,
         unsure=unsure,
         reload_nvidia_fs=bool(over_nvfs) and nvfs.loaded is True and nvfs.device_nodes == (),
-        arguments=(*_rootflags(mounts), *by_argument),
+        arguments=(*_rootflags(context, mounts), *by_argument),
         told=told,
     )
 
@@ -146,12 +146,18 @@ def _multipath_argument(context: Context, wanted: bool, behind: bool) -> list[Ar
     return [Argument(word="nvme_core.multipath=N", why=f"{why}, so modprobe.d does not decide")]
 
 
-def _rootflags(mounts: tuple[MountPlan, ...]) -> list[Argument]:
-    return [
-        Argument(word=f"rootflags={','.join(plan.added)}", why="the root file system takes its options from here")
-        for plan in mounts
-        if plan.change == "rootflags"
-    ]
+def _rootflags(context: Context, mounts: tuple[MountPlan, ...]) -> list[Argument]:
+    """The kernel takes the last rootflags= only, so what stood there is said again."""
+    words = (context.node.platform.cmdline or "").split()
+    before = [word.removeprefix("rootflags=") for word in words if word.startswith("rootflags=")][-1:]
+    found = []
+    for plan in mounts:
+        names = {option.partition("=")[0] for option in plan.at_boot}
+        kept = [option for option in ",".join(before).split(",") if option and option.partition("=")[0] not in names]
+        if plan.at_boot:
+            word = f"rootflags={','.join((*kept, *plan.at_boot))}"
+            found.append(Argument(word=word, why="the root file system takes its options from here"))
+    return found
 
 
 def _modules(

@@ -30,6 +30,23 @@ FSTAB = "/etc/fstab"
 _CHANGED_MOUNTED = frozenset(
     {"ro", "rw", "atime", "noatime", "relatime", "norelatime", "strictatime", "diratime", "nodiratime", "lazytime"}
 ) | frozenset({"suid", "nosuid", "dev", "nodev", "exec", "noexec"})
+# Read by mount(8), systemd and boot scripts, never shown by the kernel (mount(8), fstab(5), systemd.mount(5)); `x-...` too.
+_READ_FROM_FSTAB = frozenset(
+    {
+        "auto",
+        "noauto",
+        "user",
+        "nouser",
+        "users",
+        "owner",
+        "group",
+        "defaults",
+        "nofail",
+        "_netdev",
+        "comment",
+        "helper",
+    }
+)
 _NFS_RDMA_PORT = "20049"  # IANA nfsrdma
 _VAST_FLOOR = 8  # VAST NFS client documentation: about 2 connections per 100 Gb/s over RDMA, at least 8
 
@@ -59,6 +76,7 @@ class MountPlan(Record, frozen=True, kw_only=True):
 
     `options`: all of them, for fstab; `added`: those that the mount lacks today; `backing`: of a mount that is to come.
     `fstab`: whether the next boot mounts it so; `uuid`: of the filesystem on its device, where udev tells it.
+    Of the root filesystem (rootflags) `flags` are changed while it is mounted, only `at_boot` are for the kernel.
     """
 
     target: str
@@ -73,6 +91,20 @@ class MountPlan(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     fstab: InFstab = InFstab()
     uuid: str | None = None
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Of what it lacks the flags of the mount."""
+        return tuple(option for option in self.added if option in _CHANGED_MOUNTED)
+
+    @property
+    def at_boot(self) -> tuple[str, ...]:
+        """Of what the root filesystem lacks, its own options: a filesystem refuses a flag in rootflags (Linux init/do_mounts.c)."""
+        return tuple(option for option in self.added if option not in _CHANGED_MOUNTED) if self.on_root else ()
+
+    @property
+    def on_root(self) -> bool:
+        return self.change == "rootflags"
 
     @property
     def network(self) -> bool:
@@ -150,6 +182,12 @@ def _merged(options: tuple[str, ...], plan: MountPlan) -> tuple[str, ...]:
     return (*(option for option in options if _name(option) not in names), *plan.added)
 
 
+def _is_shown(name: str, row: filesystems.Filesystem | None) -> bool:
+    """Does the mount table tell whether an option is set?"""
+    unshown = row.unshown_options if row is not None else ()
+    return name not in _READ_FROM_FSTAB and not name.startswith("x-") and name not in unshown
+
+
 def _name(option: str) -> str:
     return option.partition("=")[0]
 
@@ -167,7 +205,11 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
     if not wanted:
         return None
     present = _pairs(mount.options)
-    added = tuple(_written(name, value) for name, value in wanted.items() if not _same(name, value, present))
+    added = tuple(
+        _written(name, value)
+        for name, value in wanted.items()
+        if not _same(name, value, present) and _is_shown(name, row)
+    )
     why = "the options stand"
     change: Literal["none", "remount", "again", "rootflags"] = "none"
     if added:
@@ -268,6 +310,8 @@ def _in_fstab(context: Context, target: str, wanted: dict[str, str | None]) -> I
     entry = next((line for line in lines if line.target == target), None)
     if entry is None:
         return InFstab(known=True)
+    if target == "/":  # mounted before fstab is read, then remounted with the flags that stand there
+        wanted = {name: value for name, value in wanted.items() if name in _CHANGED_MOUNTED}
     present = _spelt(entry.options)
     if "vers" in present:
         wanted = {name: value for name, value in wanted.items() if name != "vers"}
@@ -309,7 +353,7 @@ def _block_backing(context: Context, device: str) -> Backing:
 
 
 def fstab_line(plan: MountPlan) -> str:
-    """Six fields: the line that stands, with what it lacks, or a new one. Local file systems are checked at boot (pass 2), network ones wait for the network."""
+    """Six fields: the line that stands, with what it lacks, or a new one. Local file systems are checked at boot (pass 1 for the root, else 2), network ones wait for the network."""
     entry = plan.fstab.entry
     if entry is not None:  # the operator's own line, with what it lacks
         return " ".join(
@@ -330,7 +374,7 @@ def fstab_line(plan: MountPlan) -> str:
             fstab_field(plan.fstype),
             ",".join(map(fstab_field, options)),
             "0",
-            "2" if plan.device is not None and not plan.network else "0",
+            "0" if plan.device is None or plan.network else "1" if plan.target == "/" else "2",
         )
     )
 
@@ -400,7 +444,12 @@ def ranges(ips: tuple[str, ...]) -> str:
 
 
 def _pinned(wish: MountIntent) -> dict[str, str | None]:
-    return {name: None if value is True else str(value) for name, value in wish.options.items() if value is not False}
+    """`nfsvers` under the name that the kernel shows (nfs(5))."""
+    return {
+        "vers" if name == "nfsvers" else name: None if value is True else str(value)
+        for name, value in wish.options.items()
+        if value is not False
+    }
 
 
 def _pairs(options: tuple[str, ...]) -> dict[str, str | None]:

@@ -291,7 +291,7 @@ def _before_reboot(wishes: tuple[MountPlan, ...]) -> list[Step]:
             check=("findmnt --verify",),
         )
         for plan in wishes
-        if plan.change in ("remount", "again") and _into_fstab(plan)
+        if plan.change in ("remount", "again", "rootflags") and _into_fstab(plan)
     ]
 
 
@@ -307,7 +307,7 @@ def _mounts(wishes: tuple[MountPlan, ...], *, rebooted: bool) -> list[Step]:
         fresh = f"mount -t {quoted(plan.fstype)} -o {options} -- {quoted(plan.source)} {target}"
         check = ("findmnt --verify", f"findmnt -no OPTIONS --mountpoint {target}")
         lineless = plan.fstab.known and plan.fstab.entry is None
-        if rebooted and plan.change in ("remount", "again") and not lineless:
+        if rebooted and plan.change in ("remount", "again", "rootflags") and not lineless:
             continue
         where = "" if lineless else f", in its line of {FSTAB} first"
         if plan.change == "none" and plan.fstab.lacks:
@@ -318,11 +318,11 @@ def _mounts(wishes: tuple[MountPlan, ...], *, rebooted: bool) -> list[Step]:
                 undo=_out_of_fstab(plan),
                 check=("findmnt --verify",),
             )
-        elif plan.change == "remount":
-            added = quoted(f"remount,{','.join(plan.added)}")
+        elif plan.change in ("remount", "rootflags") and plan.flags:
+            added = quoted(f"remount,{','.join(plan.flags)}")
             step = Step(
                 order=0,
-                what=f"Mount {target} with {','.join(plan.added)}{where}",
+                what=f"Mount {target} with {','.join(plan.flags)}{where}",
                 commands=(*_into_fstab(plan), f"mount -o {added} -- {target}"),
                 risk=f"a file system in use may refuse the remount: unmount and mount it then; {_NO_LINE}",
                 undo=(*_out_of_fstab(plan), f"mount -o remount -- {target}"),
@@ -389,7 +389,7 @@ def _lacking(plan: MountPlan) -> tuple[str, ...]:
     """What the mount's line lacks; none where it is known to have no line."""
     if plan.fstab.known:
         return plan.fstab.lacks
-    return plan.added
+    return plan.flags if plan.on_root else plan.added
 
 
 def _holding(plan: MountPlan, option: str) -> str:

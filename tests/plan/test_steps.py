@@ -18,6 +18,7 @@ from gdsctl.data.mount_advice import advice
 from gdsctl.data.nvfs_hooks import hooks
 from gdsctl.data.patched_modules import bringing, packages
 from gdsctl.model.node import Node
+from gdsctl.parse.fstab import parse as parse_fstab
 from gdsctl.parse.mounts import unescape
 from gdsctl.plan.desired import Plan, plan
 from gdsctl.plan.documents import Step
@@ -346,3 +347,53 @@ def test_the_step_that_forbids_compat_mode_tells_the_risk() -> None:
     assert "every mount" in (forbidding.risk or "")
     other = step(made(local(), "tuning: {max_io_threads: 9}"), "Install /etc/cufile.json")
     assert "5001" not in (other.risk or "")
+
+
+# --- the root filesystem, and options that no mount table shows -----------------------------------------------------------
+
+ROOT = "mounts: [{target: /, options: {noatime: true}}]"
+
+
+def rooted(cmdline: str = "quiet", **fields: object) -> Node:
+    node = local(fstype="ext4", target="/")
+    return changed(node, platform=msgspec.structs.replace(node.platform, cmdline=cmdline), **fields)
+
+
+def test_rootflags_hold_no_flag_of_the_mount() -> None:
+    """Without an initramfs the kernel hands rootflags to the filesystem, and ext4 refuses `noatime` there: no root, no boot."""
+    found = made(rooted(), ROOT)
+    assert [argument.word for argument in found.driver.arguments] == ["rootflags=data=ordered"]
+    put = step(found, "into the line of /")
+    assert "Put noatime into" in put.what
+    assert put.order < step(found, "Reboot").order
+    assert not any(s.what.startswith("Mount / ") for s in found.steps)  # the boot does it
+    content = emit.EMITTERS["mount"].emit(found).content
+    assert content.splitlines()[1:] == [
+        "# rootflags=data=ordered on the kernel command line",
+        "mount -o remount,noatime -- /",
+    ]
+    assert entries(emit.EMITTERS["fstab"].emit(found).content)[0][3:] == ["rw,data=ordered,noatime", "0", "1"]
+    assert "no mount needs a unit" in emit.EMITTERS["systemd-mount"].emit(found).content
+
+
+def test_rootflags_that_stand_are_kept() -> None:
+    """The kernel takes the last rootflags= alone (Linux init/do_mounts.c, root_data_setup)."""
+    found = made(rooted("ro rootflags=subvol=a rootflags=errors=remount-ro,data=writeback"))
+    assert [argument.word for argument in found.driver.arguments] == ["rootflags=errors=remount-ro,data=ordered"]
+
+
+def test_a_root_that_stands_as_it_should_needs_no_line_for_its_own_options(tmp_path: Path) -> None:
+    lines = parse_fstab("UUID=1 / ext4 noatime 0 1\n").entries
+    mounts = local(fstype="ext4", target="/", options=("rw", "noatime", "data=ordered")).mounts
+    found = made(rooted(mounts=mounts, fstab=lines), ROOT)
+    assert [s.what for s in found.steps if "/etc/cufile.json" not in s.what] == []
+
+
+@pytest.mark.parametrize("option", ["nofail: true", "x-systemd.device-timeout: 5", "_netdev: true", "noauto: true"])
+def test_what_no_mount_table_shows_asks_for_no_mount(option: str) -> None:
+    """mount(8): these are read from fstab and never reach the kernel."""
+    found = made(local(), f"mounts: [{{target: /mnt/nvme, options: {{{option}}}}}]")
+    assert [plan.change for plan in found.mounts] == ["none"]
+    lines = parse_fstab("/dev/nvme0n1 /mnt/nvme xfs defaults 0 2\n").entries
+    put = step(made(changed(local(), fstab=lines), f"mounts: [{{target: /mnt/nvme, options: {{{option}}}}}]"), "Put ")
+    assert "line 1 of /etc/fstab" in put.what
