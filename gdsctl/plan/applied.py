@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gdsctl.model.devices import Block
 from gdsctl.model.node import Node
 from gdsctl.model.pci import ACS_REDIRECTING, PciDevice
 from gdsctl.model.software import Module, NvidiaDriver, NvidiaFs
@@ -41,12 +42,21 @@ def with_driver(node: Node, plan: DriverPlan) -> Node:
     )
     if plan.multipath_off:
         node = _replace(node, nvme=tuple(_replace(nvme, multipath=False) for nvme in node.nvme))
+    if plan.md_arrays:
+        blocks = tuple(_known_to_udev(block) if block.name in plan.md_arrays else block for block in node.block)
+        node = _replace(node, block=blocks)
     for hook in plan.load:
         if hook in node.nvfs_hooks:
             # Loaded, it may be patched or stock: only the machine can tell.
             unknown = _replace(node.nvfs_hooks[hook], state="unknown")
             node = _replace(node, nvfs_hooks={**node.nvfs_hooks, hook: unknown})
     return _arguments(node, plan)
+
+
+def _known_to_udev(array: Block) -> Block:
+    """As `mdadm --detail --export` tells it."""
+    told = {"MD_LEVEL": array.level or "", "MD_DEVICES": str(len(array.slaves))}
+    return _replace(array, udev={**(array.udev or {}), **told})
 
 
 def _driver(driver: NvidiaDriver, plan: DriverPlan) -> NvidiaDriver:

@@ -1,4 +1,4 @@
-"""Modules, their options and the kernel command line as they should be."""
+"""Modules, their options, the kernel command line and the udev rule for md arrays as they should be."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class DriverPlan(Record, frozen=True, kw_only=True):
     `registry_here`: gdsctl's own file is the one that sets it, since a second definition would replace the first.
     `other_files`: modprobe.d files that set NVreg_RegistryDwords too; `reboot`: what runs is not what is written.
     `load`: modules to load; `unsure`: modules of which it is not known whether the node has them.
+    `md_arrays`: arrays of an intended mount of which udev does not know what libcufile asks.
     `redirecting`: ports that redirect on the way of an intended mount; `clear_acs`: those, where it costs a route.
     """
 
@@ -50,6 +51,7 @@ class DriverPlan(Record, frozen=True, kw_only=True):
     unsure: tuple[str, ...] = ()
     reload_nvidia_fs: bool = False
     arguments: tuple[Argument, ...] = ()
+    md_arrays: tuple[str, ...] = ()
     redirecting: tuple[str, ...] = ()
     clear_acs: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
@@ -77,6 +79,7 @@ def desire(context: Context, mode: PlanMode, mounts: tuple[MountPlan, ...]) -> D
         unsure=unsure,
         reload_nvidia_fs=bool(over_nvfs) and nvfs.loaded is True and nvfs.device_nodes == (),
         arguments=(*_rootflags(context, mounts), *by_argument),
+        md_arrays=_md_arrays(context, (*over_p2pdma, *over_nvfs)),
         told=told,
     )
 
@@ -144,6 +147,20 @@ def _multipath_argument(context: Context, wanted: bool, behind: bool) -> list[Ar
         return []
     why = "nvme_core is built into the kernel" if built_in else "the command line names nvme_core.multipath already"
     return [Argument(word="nvme_core.multipath=N", why=f"{why}, so modprobe.d does not decide")]
+
+
+def _md_arrays(context: Context, storages: tuple[Storage, ...]) -> tuple[str, ...]:
+    """Inside a container the host's udev decides."""
+    found: dict[str, None] = {}
+    for storage in () if context.view.in_container else storages:
+        if storage.mount.backing.kind != "md" or not storage.mount.device or storage.target is None:
+            continue
+        array = next((block for block in context.view.stack(storage.mount.device) if block.kind == "md"), None)
+        if array is None or (array.udev is None and context.node.gds.udev_rule_md is not False):
+            continue
+        if any(name not in (array.udev or {}) for name in storage.target.udev_properties):
+            found[array.name] = None
+    return tuple(found)
 
 
 def _rootflags(context: Context, mounts: tuple[MountPlan, ...]) -> list[Argument]:

@@ -20,6 +20,10 @@ from gdsctl.record import Record
 
 _LOAD = "/etc/modules-load.d/gdsctl.conf"
 _SHOWN = 4  # keys in a step's title
+_MD_RULE = "/etc/udev/rules.d/63-gdsctl-md.rules"
+_MD_IMPORT = (
+    'SUBSYSTEM=="block", KERNEL=="md*", ACTION!="remove", IMPORT{program}="/usr/sbin/mdadm --detail --export $devnode"'
+)
 _COMPAT = "properties.allow_compat_mode"
 _BACKUP = ".before-gdsctl"
 # For a distribution that no row names.
@@ -109,6 +113,7 @@ def steps(
         *reboot,
         *_ports(modules),
         *_load(now, modules),
+        *_md_rule(modules),
         *_mounts(wishes, rebooted=bool(reboot)),
         *(_static_routing(file) if keys is None else ()),
         *(_cufile(now, file, keys) if (keys is None or keys) and not unread(now) else ()),
@@ -277,6 +282,25 @@ def _load(now: Context, plan: DriverPlan) -> list[Step]:
             )
         )
     return found
+
+
+def _md_rule(plan: DriverPlan) -> list[Step]:
+    """RHEL 8.3 and newer ship rules without this import (GDS Troubleshooting Guide, RAID volumes)."""
+    if not plan.md_arrays:
+        return []
+    devices = [quoted(f"/dev/{name}") for name in plan.md_arrays]
+    matches = " ".join(f"--sysname-match={quoted(name)}" for name in plan.md_arrays)
+    asked = f"udevadm control --reload && udevadm trigger --action=change {matches} && udevadm settle"
+    return [
+        Step(
+            order=0,
+            what=f"Let udev ask mdadm about {', '.join(devices)}: libcufile learns an array's level and members from it",
+            commands=(f"{_backed_up(_MD_RULE)} && printf '%s\\n' {quoted(_MD_IMPORT)} > {_MD_RULE}", asked),
+            risk="none: the rule only reads",
+            undo=(_restored(_MD_RULE), asked),
+            check=tuple(f"udevadm info --query=property {device} | grep MD_LEVEL" for device in devices),
+        )
+    ]
 
 
 def _before_reboot(wishes: tuple[MountPlan, ...]) -> list[Step]:

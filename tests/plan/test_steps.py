@@ -397,3 +397,45 @@ def test_what_no_mount_table_shows_asks_for_no_mount(option: str) -> None:
     lines = parse_fstab("/dev/nvme0n1 /mnt/nvme xfs defaults 0 2\n").entries
     put = step(made(changed(local(), fstab=lines), f"mounts: [{{target: /mnt/nvme, options: {{{option}}}}}]"), "Put ")
     assert "line 1 of /etc/fstab" in put.what
+
+
+# --- md arrays ------------------------------------------------------------------------------------------------------------
+
+
+def arrayed(kernel: tuple[int, int, int], udev: dict[str, str] | None, **gds: object) -> Plan:
+    node = example("pcie-nvme-raid").node
+    block = tuple(msgspec.structs.replace(b, udev=udev) if b.kind == "md" else b for b in node.block)
+    platform = msgspec.structs.replace(node.platform, kernel_version=kernel, kernel=".".join(map(str, kernel)))
+    node = changed(node, block=block, platform=platform, gds=msgspec.structs.replace(node.gds, **gds))
+    return made(node, "mode: p2pdma\nmounts: [{target: /mnt/raid}]")
+
+
+@pytest.mark.parametrize(("udev", "gds"), [({"ID_FS_TYPE": "xfs"}, {}), (None, {"udev_rule_md": False})])
+def test_an_array_that_udev_does_not_know_gets_a_rule(udev: dict[str, str] | None, gds: dict[str, object]) -> None:
+    """P2PDMA to md RAID0 needs Linux 7.1, and MD_LEVEL and MD_DEVICES in udev's database."""
+    found = arrayed((7, 1, 0), udev, **gds)
+    doing = step(found, "Let udev ask mdadm")
+    assert "/dev/md0" in doing.what
+    assert {route.route for route in found.routes_after if route.mount == "/mnt/raid"} == {"p2pdma"}
+    assert doing.order > step(found, "Reboot").order
+
+
+def test_no_rule_where_it_gains_nothing_or_stands() -> None:
+    stands = {"MD_LEVEL": "raid0", "MD_DEVICES": "4"}
+    for found in (arrayed((6, 8, 0), {}), arrayed((7, 1, 0), stands), arrayed((7, 1, 0), None, udev_rule_md=None)):
+        assert not any("mdadm" in s.what for s in found.steps)
+
+
+def test_udev_takes_the_rule(tmp_path: Path) -> None:
+    rule = tmp_path / "63-gdsctl-md.rules"
+    doing = step(arrayed((7, 1, 0), {}), "Let udev ask mdadm")
+    subprocess.run(["sh", "-c", doing.commands[0].replace("/etc/udev/rules.d", str(tmp_path))], check=True)
+    assert rule.read_text().count("\n") == 1
+    udevadm = shutil.which("udevadm")  # it knows `verify` since systemd 254
+    if udevadm and "verify" in subprocess.run([udevadm, "--help"], capture_output=True, text=True, check=False).stdout:
+        ran = subprocess.run(
+            [udevadm, "verify", "--resolve-names=never", rule], capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr + ran.stdout
+    subprocess.run(["sh", "-c", doing.undo[0].replace("/etc/udev/rules.d", str(tmp_path))], check=True)
+    assert not rule.exists()
