@@ -54,5 +54,6 @@ def collect(source: Source) -> Node:
         container=container.collect(reader),
         smi_topo=gpus.smi_topo(reader),
         fstab=mounts.fstab(reader),
+        nvme_host=nvme.host(reader),
         gaps=tuple(reader.gaps),
     )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from gdsctl.collect.reader import Reader
-from gdsctl.model.devices import Nvme
+from gdsctl.model.devices import Nvme, NvmeHost
 from gdsctl.model.pci import PciDevice, canonical_address
 from gdsctl.parse import nvme_address
 from gdsctl.source.base import Missing, got
@@ -79,7 +79,31 @@ def _controller(
         numa_node=numa if numa is not None and numa >= 0 else None,
         host_traddr=fabrics.host_traddr or fabrics.src_addr,
         host_iface=fabrics.host_iface,
+        trsvcid=fabrics.trsvcid,
+        **_fabrics(reader, name, place) if transport not in (None, "pcie") else {},
     )
+
+
+def host(reader: Reader) -> NvmeHost:
+    """Of /etc/nvme; comments and empty lines are left out as nvme-cli does (fabrics.c, discover_from_conf_file)."""
+    text = reader.text("/etc/nvme/discovery.conf")
+    if isinstance(text, Missing):
+        lines: tuple[str, ...] | None = () if text.status == "absent" else None
+    else:
+        lines = tuple(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    return NvmeHost(hostnqn=reader.value("/etc/nvme/hostnqn") or None, discovery=lines)
+
+
+def _fabrics(reader: Reader, name: str, place: str) -> dict[str, str | None]:
+    """Older kernels lack the attributes hostnqn and cntltype, so that their absence is no gap."""
+    nqn = reader.value(f"{place}/subsysnqn") or None
+    if nqn is None:
+        reader.gap("nvme", "nqn", "absent", key=name, settle_with=f"cat {place}/subsysnqn")
+    return {
+        "nqn": nqn,
+        "hostnqn": reader.value(f"{place}/hostnqn") or None,
+        "controller_type": reader.value(f"{place}/cntltype") or None,
+    }
 
 
 def _unnamed(reader: Reader, pci: tuple[PciDevice, ...], why: Missing) -> tuple[Nvme, ...]:

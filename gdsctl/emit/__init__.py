@@ -36,6 +36,7 @@ EMITTERS: dict[str, Emitter] = {
         Emitter(kind="modprobe", module="modprobe", file="modprobe.conf"),
         Emitter(kind="kernel-cmdline", module="kernel_cmdline", file="kernel-cmdline"),
         Emitter(kind="acs", module="acs", file="acs.sh"),
+        Emitter(kind="nvme-connect", module="nvme_connect", file="nvme-connect.sh"),
         Emitter(kind="mount", module="mount", file="mount.sh"),
         Emitter(kind="fstab", module="fstab", file="fstab"),
         Emitter(kind="systemd-mount", module="systemd_mount", file="systemd-mount"),

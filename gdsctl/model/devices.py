@@ -45,7 +45,10 @@ class Nic(Record, frozen=True, kw_only=True):
 
 
 class Nvme(Record, frozen=True, kw_only=True):
-    """An NVMe controller. `address`: PCI address, None for fabrics; `multipath`: its namespaces sit behind a head."""
+    """An NVMe controller. `address`: PCI address, None for fabrics; `multipath`: its namespaces sit behind a head.
+
+    Of fabrics only: `nqn` of the subsystem, `hostnqn` it was connected with, `controller_type`: io | discovery | admin.
+    """
 
     name: str
     address: str | None = None
@@ -60,6 +63,17 @@ class Nvme(Record, frozen=True, kw_only=True):
     numa_node: int | None = None
     host_traddr: str | None = None
     host_iface: str | None = None
+    trsvcid: str | None = None
+    nqn: str | None = None
+    hostnqn: str | None = None
+    controller_type: str | None = None
+
+
+class NvmeHost(Record, frozen=True, kw_only=True):
+    """What nvme-cli reads of /etc/nvme. `hostnqn` None: not told; `discovery`: lines, () no such file, None not read."""
+
+    hostnqn: str | None = None
+    discovery: tuple[str, ...] | None = None
 
 
 class Block(Record, frozen=True, kw_only=True):

@@ -136,6 +136,7 @@ class Context:
     def _beside(self, wish: MountIntent) -> tuple[Nic, ...]:
         """Own addresses whose first three octets are a server's: the node's routes are not asked for what is unmounted."""
         servers = [part.partition("-")[0] for part in (wish.vips or "").split("~") if part]
+        servers += wish.nvme_of.traddr if wish.nvme_of else ()
         servers += [(wish.source or "").partition(":")[0]] if wish.source else []
         networks = set()
         for server in servers:

@@ -8,7 +8,7 @@ from gdsctl.assess.assessment import Assessment, assess
 from gdsctl.data import cufile_keys
 from gdsctl.model.judgement import Finding, Route
 from gdsctl.model.node import Node
-from gdsctl.plan import applied, cufile, driver, mounts
+from gdsctl.plan import applied, cufile, driver, mounts, nvme_of
 from gdsctl.plan.context import Context
 from gdsctl.plan.cufile import CufilePlan, Style
 from gdsctl.plan.documents import Step, Unmet
@@ -17,6 +17,7 @@ from gdsctl.plan.expectation import Judged, judge
 from gdsctl.plan.intent import Intent, Mode, PlanMode, Wanted
 from gdsctl.plan.modes import against
 from gdsctl.plan.mounts import MountPlan
+from gdsctl.plan.nvme_of import NvmeOfPlan
 from gdsctl.plan.steps import steps, unread
 from gdsctl.record import Record
 
@@ -41,6 +42,7 @@ class Plan(Record, frozen=True, kw_only=True):
     written: CufilePlan
     driver: DriverPlan
     mounts: tuple[MountPlan, ...]
+    nvme_of: NvmeOfPlan
     steps: tuple[Step, ...]
     routes_now: tuple[Route, ...]
     routes_after: tuple[Route, ...]
@@ -180,6 +182,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
     keys = pinned if idle else None
     if mode == "undecided" or not context.gpus or not context.mounts:
         keys = frozenset()
+    fabrics = nvme_of.desire(now)
     unfit = mode == "p2pdma" or any(item.status != "pass" for item in judged)
     plan = Plan(
         node=now.node,
@@ -193,7 +196,8 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         written=outcome.file,
         driver=outcome.modules,
         mounts=wishes,
-        steps=steps(now, outcome.file, outcome.modules, wishes, keys),
+        nvme_of=fabrics,
+        steps=steps(now, outcome.file, outcome.modules, wishes, fabrics=fabrics, keys=keys),
         routes_now=now.assessment.routes,
         routes_after=outcome.after.routes,
         unmet=(*_unmet(judged), *(_unread(now) if keys is None or keys else ()), *_unwritten(context, outcome.file)),
@@ -202,6 +206,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
             *(against(context, told) if unfit else ()),
             *(item.because for item in judged if item.idle),
             *_notes(context, outcome.file, outcome.modules, wishes),
+            *fabrics.told,
         ),
         findings=now.assessment.findings,
     )

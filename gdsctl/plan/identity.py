@@ -38,7 +38,7 @@ def mismatches(context: Context, wish: MountIntent, mount: Mount) -> tuple[Misma
 
 def another(context: Context, wish: MountIntent, mount: Mount) -> tuple[Mismatch, ...]:
     """The part that no option changes: another filesystem is mounted there."""
-    return (*_type(wish, mount), *_source(context, wish, mount))
+    return (*_type(wish, mount), *_source(context, wish, mount), *_subsystem(context, wish, mount))
 
 
 def _type(wish: MountIntent, mount: Mount) -> Iterator[Mismatch]:
@@ -61,6 +61,21 @@ def _source(context: Context, wish: MountIntent, mount: Mount) -> Iterator[Misma
     if same is not True:
         settle = _look("SOURCE,UUID,LABEL,PARTUUID", mount)
         yield Mismatch(name="source", wanted=wanted, found=None if same is None else found, settle_with=settle)
+
+
+def _subsystem(context: Context, wish: MountIntent, mount: Mount) -> Iterator[Mismatch]:
+    if wish.nvme_of is None:
+        return
+    below = context.view.controllers(mount)
+    if not below and mount.backing.server in wish.nvme_of.traddr:  # to come, with what it rests on
+        return
+    names = {controller.nqn for controller in below}
+    if names != {wish.nvme_of.nqn}:
+        unsure = not below or (None in names and all(c.transport not in (None, "pcie") for c in below))
+        shown = ", ".join(c.nqn or f"{c.name} ({c.transport})" for c in below)
+        yield Mismatch(
+            name="nvme_of", wanted=wish.nvme_of.nqn, found=None if unsure else shown, settle_with="nvme list-subsys"
+        )
 
 
 def _same_export(wanted: str, found: str, mount: Mount) -> bool | None:

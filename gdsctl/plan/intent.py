@@ -26,9 +26,23 @@ _DECIMAL = re.compile(r"0|[1-9][0-9]{0,17}")
 _OPTION = re.compile(r"[A-Za-z0-9_.:/~@+-]+")
 
 
+class NvmeOf(Record, frozen=True, kw_only=True):
+    """The subsystem to connect over RDMA before the mount. `traddr`: addresses of its ports; `hostnqn` None: nvme-cli's own.
+
+    `ctrl_loss_tmo_s` -1: reconnect for ever; `nr_io_queues` None: one for each CPU, as the kernel has it.
+    """
+
+    nqn: str
+    traddr: tuple[str, ...]
+    trsvcid: int = 4420
+    hostnqn: str | None = None
+    ctrl_loss_tmo_s: int = -1
+    nr_io_queues: int | None = None
+
+
 class MountIntent(Record, frozen=True, kw_only=True):
     """`expect` None: left to the mode, see `expected`; `nics`: "auto" or names of RDMA devices or netdevs; `options`:
-    mount options pinned, true for one without value.
+    mount options pinned, true for one without value; `nvme_of`: of a mount on NVMe over Fabrics.
     """
 
     target: str
@@ -40,6 +54,7 @@ class MountIntent(Record, frozen=True, kw_only=True):
     vips: str | None = None
     nics: Literal["auto"] | tuple[str, ...] = "auto"
     options: dict[str, str | int | bool] = {}
+    nvme_of: NvmeOf | None = None
 
 
 class Workload(Record, frozen=True, kw_only=True):
@@ -94,7 +109,7 @@ def read(text: str, path: str) -> Wanted:
 
 
 _KEYS = ("schema", "gds_version", "mode", "compat", "gpus", "mounts", "routing", "tuning", "workload")
-_MOUNT_KEYS = ("target", "expect", "type", "source", "client", "transport", "vips", "nics", "options")
+_MOUNT_KEYS = ("target", "expect", "type", "source", "client", "transport", "vips", "nics", "options", "nvme_of")
 
 
 def _intent(root: Value) -> tuple[Intent, dict[str, int]]:
@@ -188,7 +203,57 @@ def _mount(value: Value) -> MountIntent:
         found["nics"] = _nics(given["nics"])
     if "options" in given:
         found["options"] = {name: _option(name, field) for name, field in given["options"].fields().items()}
+    if "nvme_of" in given:
+        found["nvme_of"] = _nvme_of(given["nvme_of"])
+        if found.get("transport") == "tcp":
+            raise given["nvme_of"].fault("GDS carries NVMe over RDMA alone: transport is tcp here")
     return MountIntent(**found)
+
+
+def _nvme_of(value: Value) -> NvmeOf:
+    names = ("nqn", "traddr", "trsvcid", "hostnqn", "ctrl_loss_tmo_s", "nr_io_queues")
+    given = {name: field for name, field in value.fields(names).items() if not field.is_null}
+    for name in ("nqn", "traddr"):
+        if name not in given:
+            raise value.fault(f"{name} is missing")
+    ports = given["traddr"].items() if given["traddr"].is_list else [given["traddr"]]
+    found: dict[str, Any] = {"nqn": _nqn(given["nqn"]), "traddr": tuple(dict.fromkeys(map(_ip, ports)))}
+    if not ports:
+        raise given["traddr"].fault("an empty list: name the addresses of the subsystem's ports")
+    if "hostnqn" in given:
+        found["hostnqn"] = _nqn(given["hostnqn"])
+    for name, low, high in (("trsvcid", 1, 65535), ("ctrl_loss_tmo_s", -1, 1 << 30), ("nr_io_queues", 1, 65535)):
+        if name in given:
+            text = given[name].text()
+            number = int(text) if _DECIMAL.fullmatch(text.removeprefix("-")) else None
+            if number is None or not low <= number <= high:
+                raise given[name].fault(f"{text[:60]!r} is not a number from {low} to {high}")
+            found[name] = number
+    return NvmeOf(**found)
+
+
+def _nqn(value: Value) -> str:
+    text = value.text()
+    if not is_nqn(text):
+        raise value.fault(f"{text[:60]!r} is not an NVMe qualified name such as nqn.2014-08.org.nvmexpress:uuid:...")
+    return text
+
+
+def is_nqn(text: str) -> bool:
+    """At most 223 bytes (NVMe Base Specification 2.0, 4.5); the kernel takes options apart at commas."""
+    name = re.fullmatch(r"nqn\.\d{4}-\d\d\.[^\s,]+", text)
+    return bool(name) and text.isprintable() and len(text.encode("utf-8", "replace")) <= 223
+
+
+def _ip(value: Value) -> str:
+    text = value.text()
+    try:
+        plain = str(ipaddress.ip_address(text))
+    except ValueError:
+        plain = ""
+    if not re.fullmatch(r"[0-9A-Za-z.:%_-]+", plain):  # a scope may be any text
+        raise value.fault(f"{text[:60]!r} is not an IP address")
+    return plain
 
 
 def _target(value: Value) -> str:

@@ -121,7 +121,7 @@ class MountPlan(Record, frozen=True, kw_only=True):
     @property
     def by_name(self) -> str:
         """Why a device stands by its name, empty where it does not."""
-        if self.device is None or self.uuid or "=" in self.source:
+        if self.device is None or self.uuid or "=" in self.source or self.source.startswith("/dev/disk/by-"):
             return ""
         return "; by the device's name, since udev tells no UUID of it: look with blkid"
 
@@ -262,6 +262,13 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
     elif row.backing == "block":
         device = wish.source.removeprefix("/dev/")
         backing = _block_backing(context, device)
+        if wish.nvme_of is not None and not backing.nvme:  # not connected yet
+            backing = Backing(
+                kind="nvme-of",
+                nics=tuple(nic.rdma_device for nic in context.nics(wish, None) if nic.rdma_device),
+                transport="rdma",
+                server=wish.nvme_of.traddr[0],
+            )
     else:
         nics = context.nics(wish, None)
         kind = row.backing
@@ -278,7 +285,7 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
     if fstab.entry is not None and fstab.entry.source != wish.source:
         notes += (f"{wish.target}: {fstab.place} mounts {fstab.entry.source} there; the intent names {wish.source}",)
     row_of_kind = advice(backing.kind)
-    if row_of_kind is not None:
+    if row_of_kind is not None and wish.nvme_of is None:
         notes += (f"{wish.target}: {row_of_kind.advice} (look: {row_of_kind.check})",)
     return MountPlan(
         target=wish.target,

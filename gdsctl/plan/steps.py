@@ -10,12 +10,13 @@ from gdsctl.assess import cufile_merge
 from gdsctl.data import cufile_keys
 from gdsctl.data.distributions import distribution
 from gdsctl.model.shell import fstab_field, quoted, sed_literal
-from gdsctl.plan import cufile, static_routing
+from gdsctl.plan import cufile, nvme_of, static_routing
 from gdsctl.plan.context import Context
 from gdsctl.plan.cufile import CufilePlan
 from gdsctl.plan.documents import Step, spelt
 from gdsctl.plan.driver import MODPROBE, DriverPlan
 from gdsctl.plan.mounts import FSTAB, MountPlan, fstab_line
+from gdsctl.plan.nvme_of import NvmeOfPlan
 from gdsctl.record import Record
 
 _LOAD = "/etc/modules-load.d/gdsctl.conf"
@@ -102,6 +103,8 @@ def steps(
     file: CufilePlan,
     modules: DriverPlan,
     wishes: tuple[MountPlan, ...],
+    *,
+    fabrics: NvmeOfPlan,
     keys: frozenset[str] | None,
 ) -> tuple[Step, ...]:
     """Numbered from 1. `now`: the node as it is; `keys`: those for which cufile.json is worth a step, None: all."""
@@ -113,6 +116,7 @@ def steps(
         *reboot,
         *_ports(modules),
         *_load(now, modules),
+        *_connections(fabrics),
         *_md_rule(modules),
         *_mounts(wishes, rebooted=bool(reboot)),
         *(_static_routing(file) if keys is None else ()),
@@ -284,6 +288,31 @@ def _load(now: Context, plan: DriverPlan) -> list[Step]:
     return found
 
 
+def _connections(plan: NvmeOfPlan) -> list[Step]:
+    """Before the mounts that rest on them. A script of its own may connect at boot what discovery.conf cannot hold."""
+    found = []
+    for connection in plan.connections:
+        if connection.stands:
+            continue
+        line = connection.discovery_line
+        by = f" from {connection.host_traddr}" if connection.host_traddr else ""
+        boot = nvme_of.at_boot(connection)
+        found.append(
+            Step(
+                order=0,
+                what=f"Connect {connection.nqn} at {connection.traddr}{by} over RDMA{', now and at every boot' if boot else ''}",
+                commands=(nvme_of.LOAD, connection.command, *boot),
+                risk="at boot every subsystem is connected that this address offers to this host" if boot else None,
+                undo=(
+                    f"nvme disconnect {quoted(f'--nqn={connection.nqn}')}",
+                    *((f"sed -i -E {quoted(_whole_line(line))} {nvme_of.DISCOVERY}",) if line else ()),
+                ),
+                check=("nvme list-subsys", f"nvme discover --transport=rdma {quoted(f'--traddr={connection.traddr}')}"),
+            )
+        )
+    return found
+
+
 def _md_rule(plan: DriverPlan) -> list[Step]:
     """RHEL 8.3 and newer ship rules without this import (GDS Troubleshooting Guide, RAID volumes)."""
     if not plan.md_arrays:
@@ -422,8 +451,12 @@ def _holding(plan: MountPlan, option: str) -> str:
 
 
 def _line_out_of_fstab(plan: MountPlan) -> str:
-    script = rf'\"^{sed_literal(fstab_line(plan))}$"d'
-    return f"sed -i -E {quoted(script)} {FSTAB}"
+    return f"sed -i -E {quoted(_whole_line(fstab_line(plan)))} {FSTAB}"
+
+
+def _whole_line(line: str) -> str:
+    """A script of sed that takes this line out; it holds no double quote."""
+    return rf'\"^{sed_literal(line)}$"d'
 
 
 def _own_line(plan: MountPlan) -> str:

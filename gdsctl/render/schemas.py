@@ -44,7 +44,9 @@ def _as_written(defs: dict[str, Any]) -> None:
     defs["Intent"]["properties"]["gds_version"] = {"type": ["string", "number"], "default": "auto"}
     size = {"type": "string", "pattern": "^[0-9]+ ?(B|KiB|MiB|GiB|TiB|kB|MB|GB|TB)?$"}
     defs["Workload"]["properties"]["chunk_bytes"]["anyOf"].append(size)
-    for part in ("Intent", "MountIntent", "Workload"):
+    one = {"anyOf": [{"type": "string"}, defs["NvmeOf"]["properties"]["traddr"]]}
+    defs["NvmeOf"]["properties"]["traddr"] = one
+    for part in ("Intent", "MountIntent", "NvmeOf", "Workload"):
         for key, value in defs[part]["properties"].items():
             if key not in defs[part].get("required", ()):
                 defs[part]["properties"][key] = {"anyOf": [value, {"type": "null"}]}

@@ -11,6 +11,7 @@ import pytest
 
 from gdsctl.collect import nvme
 from gdsctl.collect.reader import Reader
+from gdsctl.model.devices import NvmeHost
 from gdsctl.model.pci import PciDevice
 from gdsctl.source.opening import open_source
 
@@ -131,3 +132,34 @@ def test_no_class_is_no_controller_but_an_unread_one_is_a_gap(machine: Machine, 
         reader = machine(files)
         assert nvme.collect(reader, ()) == ()
         assert [gap.section for gap in reader.gaps] == ["nvme"]
+
+
+def test_fabrics_tell_their_subsystem(machine: Machine) -> None:
+    place = "/sys/class/nvme/nvme3"
+    files = {
+        f"{place}/transport": "rdma\n",
+        f"{place}/address": "traddr=192.0.2.9,trsvcid=4421,host_traddr=192.0.2.1\n",
+        f"{place}/subsysnqn": "nqn.2024-01.org.example:kv\n",
+        f"{place}/hostnqn": "nqn.2024-01.org.example:host\n",
+        f"{place}/cntltype": "io\n",
+    }
+    (found,) = nvme.collect(machine(files), ())
+    assert (found.nqn, found.trsvcid, found.hostnqn, found.controller_type) == (
+        "nqn.2024-01.org.example:kv",
+        "4421",
+        "nqn.2024-01.org.example:host",
+        "io",
+    )
+    del files[f"{place}/subsysnqn"]
+    reader = machine(files)
+    assert nvme.collect(reader, ())[0].nqn is None
+    assert [(gap.field, gap.settle_with) for gap in reader.gaps] == [("nqn", f"cat {place}/subsysnqn")]
+
+
+def test_the_host_side_of_fabrics(machine: Machine, denied: OSError) -> None:
+    """nvme-cli passes over lines that begin with `#`, and over empty ones (fabrics.c, discover_from_conf_file)."""
+    conf = "# -t tcp -a 192.0.2.1\n\n-t rdma -a 192.0.2.9\n"
+    reader = machine({"/etc/nvme/discovery.conf": conf, "/etc/nvme/hostnqn": "nqn.2024-01.org.example:host\n"})
+    assert nvme.host(reader) == NvmeHost(hostnqn="nqn.2024-01.org.example:host", discovery=("-t rdma -a 192.0.2.9",))
+    assert nvme.host(machine({"/etc/hosts": ""})) == NvmeHost(discovery=())
+    assert nvme.host(machine({"/etc/nvme/discovery.conf": denied})).discovery is None

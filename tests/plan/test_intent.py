@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdsctl.errors import InputError
-from gdsctl.plan.intent import Intent, MountIntent, Workload, read
+from gdsctl.plan.intent import Intent, MountIntent, NvmeOf, Workload, read
 
 CONTRACT = """\
 schema: gdsctl/intent/v1
@@ -51,6 +51,18 @@ def test_every_key() -> None:
         tuning={"execution.max_io_threads": 8},
         workload=Workload(chunk_bytes=48 * 1024 * 1024),
     )
+
+
+def test_a_subsystem_to_connect() -> None:
+    text = (
+        "mounts: [{target: /a, nvme_of: {nqn: 'nqn.2024-01.a:b', traddr: %s, ctrl_loss_tmo_s: 600, nr_io_queues: 8}}]"
+    )
+    for traddr, expected in (
+        ("192.0.2.1", ("192.0.2.1",)),
+        ("[192.0.2.1, '2001:DB8::1', 192.0.2.1]", ("192.0.2.1", "2001:db8::1")),
+    ):
+        (mount,) = read(text % traddr, "i").intent.mounts or ()
+        assert mount.nvme_of == NvmeOf(nqn="nqn.2024-01.a:b", traddr=expected, ctrl_loss_tmo_s=600, nr_io_queues=8)
 
 
 def test_words_that_yaml_would_retype() -> None:
@@ -146,6 +158,27 @@ def test_nested_and_dotted_tuning() -> None:
         ("workload:\n  chunk_bytes: lots", 2, "not a size"),
         ("mounts:\n- target: /a\n  vips: 1.2.3.9-1.2.3.4", 3, "not a range"),
         ("mounts:\n- target: /a\n  options: {nconnect: '4,exec'}", 3, "value of a mount option"),
+        ("mounts:\n- target: /a\n  nvme_of: {traddr: 192.0.2.1}", 3, "nqn is missing"),
+        ("mounts:\n- target: /a\n  nvme_of: {nqn: kv, traddr: 192.0.2.1}", 3, "not an NVMe qualified name"),
+        (
+            "mounts:\n- target: /a\n  nvme_of: {nqn: 'nqn.2024-01.a:b,c', traddr: 192.0.2.1}",
+            3,
+            "not an NVMe qualified name",
+        ),
+        ("mounts:\n- target: /a\n  nvme_of: {nqn: 'nqn.2024-01.a:b', traddr: []}", 3, "an empty list"),
+        ("mounts:\n- target: /a\n  nvme_of: {nqn: 'nqn.2024-01.a:b', traddr: target1}", 3, "not an IP address"),
+        ("mounts:\n- target: /a\n  nvme_of: {nqn: 'nqn.2024-01.a:b', traddr: 'fe80::1%a b'}", 3, "not an IP address"),
+        ("mounts:\n- target: /a\n  nvme_of: {nqn: 'nqn.2024-01.a:b', traddr: '::1', trsvcid: 0}", 3, "from 1 to 65535"),
+        (
+            "mounts:\n- target: /a\n  nvme_of: {nqn: 'nqn.2024-01.a:b', traddr: '::1', ctrl_loss_tmo_s: -2}",
+            3,
+            "from -1",
+        ),
+        (
+            "mounts:\n- target: /a\n  transport: tcp\n  nvme_of: {nqn: 'nqn.2024-01.a:b', traddr: '::1'}",
+            4,
+            "over RDMA alone",
+        ),
         ('mounts:\n- target: "/a\\0b"', 2, "not an absolute path"),
         ('mounts:\n- target: "/a\\ud800"', 2, "character"),
         ("a: &x 1\nb: *x", 1, "anchors and aliases"),

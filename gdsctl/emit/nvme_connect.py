@@ -1,0 +1,29 @@
+"""`nvme connect` lines for a shell, and what makes them hold over a boot."""
+
+from __future__ import annotations
+
+from gdsctl.emit.comment import comment
+from gdsctl.plan import nvme_of
+from gdsctl.plan.desired import Plan
+from gdsctl.plan.documents import Artifact
+
+
+def applies(plan: Plan) -> bool:
+    return bool(plan.nvme_of.connections)
+
+
+def emit(plan: Plan) -> Artifact:
+    """Commands for root; what is connected already is a comment."""
+    lines: list[str] = []
+    reasons: dict[str, str] = {}
+    for connection in plan.nvme_of.connections:
+        lines.append(comment(connection.why))
+        commands = (connection.command, *nvme_of.at_boot(connection))
+        if connection.stands:
+            lines += map(comment, commands)
+        else:
+            lines += [nvme_of.LOAD, *commands]
+        reasons[str(len(lines))] = connection.why
+    if not lines:
+        lines = [comment("no mount of the plan rests on NVMe over RDMA")]
+    return Artifact(path="nvme-connect.sh", content="\n".join(lines) + "\n", reasons=reasons)
