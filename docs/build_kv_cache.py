@@ -26,9 +26,13 @@ def _adapter(**fields: object) -> str:
     return f"{SERVER} --l2-adapter '{json.dumps(fields)}'"
 
 
-def _connector(**extra: object) -> str:
-    config = {"kv_connector": "OffloadingConnector", "kv_connector_extra_config": extra}
+def _engine(connector: str, **extra: object) -> str:
+    config = {"kv_connector": connector, "kv_connector_extra_config": extra}
     return f"{ENGINE} '{json.dumps(config)}'"
+
+
+def _connector(**extra: object) -> str:
+    return _engine("OffloadingConnector", **extra)
 
 
 def _nixl(backend: str, device: str) -> str:
@@ -49,6 +53,9 @@ CONFIGURATIONS: tuple[tuple[str, str], ...] = (
     ("LMCache server, DRAM L1, `fs`", _adapter(type="fs")),
     ("LMCache server, DRAM L1, `fs_native`", _adapter(type="fs_native")),
     ("LMCache server, DRAM L1, `raw_block`", _adapter(type="raw_block")),
+    ("LMCache server, DRAM L1, `raw_block` with `use_uring_cmd`", _adapter(type="raw_block", use_uring_cmd=True)),
+    ("LMCache server, DRAM L1, `dax`", _adapter(type="dax")),
+    ("LMCache server, DRAM L1, `p2p`", _adapter(type="p2p")),
     ("LMCache server, DRAM L1, `s3`", _adapter(type="s3")),
     ("LMCache server, DRAM L1, `hf3fs`", _adapter(type="hf3fs")),
     ("LMCache server, `phx` with device_ids", _adapter(type="phx", device_ids=[0])),
@@ -60,6 +67,8 @@ CONFIGURATIONS: tuple[tuple[str, str], ...] = (
     ("LMCache in-process, NIXL OBJ, buffer on cuda", _nixl("OBJ", "cuda")),
     ("KVBM, CPU and disk", "DYN_KVBM_CPU_CACHE_GB=64\nDYN_KVBM_DISK_CACHE_GB=128\n"),
     ("KVBM, disk only", "DYN_KVBM_DISK_CACHE_GB=128\n"),
+    ("FlexKV, CPU and SSD", "FLEXKV_SSD_CACHE_GB=128\n"),
+    ("FlexKV, CPU and SSD, `FLEXKV_ENABLE_GDS=1`", "FLEXKV_SSD_CACHE_GB=128\nFLEXKV_ENABLE_GDS=1\n"),
     ("ModelExpress", "vllm serve m --load-format modelexpress"),
     ("ModelExpress, `MX_INSTANT_TENSOR=0`", "MX_INSTANT_TENSOR=0 vllm serve m --load-format modelexpress"),
     ("InstantTensor", "vllm serve m --load-format instanttensor"),
@@ -69,6 +78,10 @@ CONFIGURATIONS: tuple[tuple[str, str], ...] = (
     ),
     ("fastsafetensors, one rank", "vllm serve m --load-format fastsafetensors"),
     ("fastsafetensors, several ranks", "vllm serve m --load-format fastsafetensors --tensor-parallel-size 4"),
+    (
+        "fastsafetensors in SGLang, several ranks",
+        "python3 -m sglang.launch_server --load-format fastsafetensors --tp 4",
+    ),
     ("llm-d fs, `gds_mode: disabled`", _llmd("disabled")),
     ("llm-d fs, `gds_mode: read_only`", _llmd("read_only")),
     ("llm-d fs, `gds_mode: read_write`", _llmd("read_write")),
@@ -77,6 +90,9 @@ CONFIGURATIONS: tuple[tuple[str, str], ...] = (
         "vLLM's own offloading, CPU and `fs`",
         _connector(spec_name="TieringOffloadingSpec", secondary_tiers=[{"type": "fs"}]),
     ),
+    ("vLLM `SimpleCPUOffloadConnector`, disk", _engine("SimpleCPUOffloadConnector", kv_offload_backend="disk")),
+    ("vLLM `HF3FSKVConnector`", _engine("HF3FSKVConnector")),
+    ("vLLM `MooncakeStoreConnector`", _engine("MooncakeStoreConnector")),
     (
         "SGLang HiCache with nixl",
         "python3 -m sglang.launch_server --enable-hierarchical-cache --hicache-storage-backend nixl",
@@ -95,7 +111,7 @@ def configurations() -> str:
     for name, text in CONFIGURATIONS:
         report = judge([("f", text)], tool=Tool(name="gdsctl", version=""))
         edges = [edge for stack in report.stacks for edge in stack.edges]
-        stored = [edge for edge in edges if {"file", "object"} & {edge.from_, edge.to}]
+        stored = [edge for edge in edges if {"file", "object"} & {edge.from_, edge.to}] or edges
         told = {
             edge.gds_helps if edge.direction == "both" else f"{edge.direction}: {edge.gds_helps}": None
             for edge in stored

@@ -66,6 +66,12 @@ def rows() -> tuple[EdgeRow, ...]:
     return load("app_edges.toml", dict[str, tuple[EdgeRow, ...]])["edge"]
 
 
+@functools.cache
+def backends(shape: str) -> frozenset[str]:
+    """All that rows of this very shape are for."""
+    return frozenset(backend for row in rows() if row.shape == shape for backend in row.backends)
+
+
 def edges(shape: str, backend: str, versions: Mapping[str, str]) -> list[tuple[EdgeRow, ...]]:
     """What a step does: one group of rows, or one a direction; none where no table knows it.
 

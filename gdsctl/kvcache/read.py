@@ -9,7 +9,7 @@ from gdsctl.errors import InputError
 from gdsctl.kvcache.json_text import json_value
 from gdsctl.kvcache.launch import Found, Launch, Place, Word
 from gdsctl.kvcache.read_manifests import Known, read_document
-from gdsctl.kvcache.read_shell import read_shell
+from gdsctl.kvcache.read_shell import as_shell, read_shell
 from gdsctl.kvcache.yaml_documents import documents
 
 _DEEPEST = 3
@@ -60,7 +60,7 @@ def _embedded(name: str, text: str, place: Place, depth: int) -> Found:
 
 
 def _shell(text: str, place: Place, depth: int) -> Found:
-    launches, embedded = read_shell(text, place)
+    launches, embedded = read_shell(as_shell(text), place)
     found = Found(launches=launches)
     for part in embedded[:_MOST_EMBEDDED]:
         found += _embedded("", part.text, place.at(part.line), depth)

@@ -222,6 +222,32 @@ class _Reader:
         return []
 
 
+_ENV_LINE = re.compile(r"(?:#.*)?|((?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)(.*)", re.DOTALL)
+_PLAIN_VALUE = re.compile(r"\S*|[{\[].*[}\]]", re.DOTALL)
+
+
+def as_shell(text: str) -> str:
+    """An environment file with its values as a shell needs them; any other text as it is.
+
+    `docker run --env-file` takes a value as it stands, so JSON and `;` need no quotes there. A file counts as one where
+    every line assigns, and no value could be the beginning of a command (`NAME=value program ...`).
+    """
+    lines = []
+    for line in text.split("\n"):
+        match = _ENV_LINE.fullmatch(line.strip())
+        if match is None:
+            return text
+        value = match[2]
+        if not value or value[0] in "'\"":
+            lines.append(line)
+        elif not _PLAIN_VALUE.fullmatch(value):
+            return text
+        else:
+            bare = not _SEPARATORS.isdisjoint(value) or value[0] in "{["
+            lines.append(match[1] + ("'" + value.replace("'", "'\\''") + "'" if bare and "$(" not in value else value))
+    return "\n".join(lines)
+
+
 def read_shell(
     text: str, place: Place, env: Mapping[str, Word] | None = None, container: Container | None = None, depth: int = 0
 ) -> tuple[tuple[Launch, ...], tuple[Embedded, ...]]:

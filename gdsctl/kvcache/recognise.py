@@ -19,24 +19,8 @@ _GDS = ("GDS", "GDS_MT")
 _LMCACHE_SERVERS = ("lmcache.v1.multiprocess.server", "lmcache.v1.multiprocess.http_server")
 _VLLM_MODULES = ("vllm.entrypoints.openai.api_server", "dynamo.vllm", "vllm.entrypoints.cli.main")
 _SGLANG_MODULES = ("sglang.launch_server", "dynamo.sglang")
-# L2 adapters that talk to a service instead of a file system (LMCache docs/source/mp/l2_storage).
-_REMOTE = frozenset(
-    [
-        "s3",
-        "mooncake_store",
-        "aerospike",
-        "bigtable",
-        "sagemaker-hyperpod",
-        "hfbucket",
-        "resp",
-        "valkey",
-        "valkey_rdma",
-        "gcs",
-        "minio",
-        "seaweedfs",
-        "wqs",
-    ]
-)
+# Connectors whose bytes are another program's (its server's, or what its own variables and YAML configure).
+_ELSEWHERE = ("LMCacheConnectorV1", "LMCacheMPConnector", "DynamoConnector", "PdConnector", "FlexKVConnectorV1")
 
 
 def recognise(launch: Launch) -> list[Draft]:
@@ -45,7 +29,7 @@ def recognise(launch: Launch) -> list[Draft]:
     Raises InputError (line in the file) where an option's JSON is broken.
     """
     found: list[Draft] = []
-    for reader in (_lmcache_server, _vllm, _lmcache_in_process, _kvbm, _sglang, _weights, _nixlbench):
+    for reader in (_lmcache_server, _vllm, _lmcache_in_process, _kvbm, _flexkv, _sglang, _weights, _nixlbench):
         draft = reader(launch)
         if draft is not None:
             found.append(draft)
@@ -56,11 +40,11 @@ def recognise(launch: Launch) -> list[Draft]:
 
 
 def _options(words: Iterable[Word]) -> dict[str, list[Word]]:
-    """`--name value` and `--name=value`; a name without a value gives an empty one. A `_` in a name counts as `-`."""
+    """`--name value`, `--name=value` and `-tp value`; a name without a value gives an empty one. A `_` counts as `-`."""
     found: dict[str, list[Word]] = {}
     waiting: str | None = None
     for word in words:
-        if word.text.startswith("--") and len(word.text) > 2:
+        if (word.text.startswith("--") and len(word.text) > 2) or word.text == "-tp":
             name, sign, value = word.text.partition("=")
             name = name.replace("_", "-")
             found.setdefault(name, []).append(Word(text=value, line=word.line))
@@ -298,6 +282,8 @@ def _adapter(word: Word, steps: _Steps) -> Adapter | None:
     if values is None:
         steps.add("mp.l2.?", "", Tier(name="L2", type="?", medium="unknown", line=word.line))
         return None
+    while values.get("type") == "fault_inject" and isinstance(values.get("inner"), dict):
+        values = values["inner"]  # a wrapper for tests around the adapter proper
     kind = str(values.get("type", "?"))
     steps.uses("LMCache", kind, word.line)
     inner = values.get("backend_params")
@@ -305,22 +291,24 @@ def _adapter(word: Word, steps: _Steps) -> Adapter | None:
         str(key): _text(value)
         for holder in (values, inner if isinstance(inner, dict) else {})
         for key, value in holder.items()
-        if not isinstance(value, dict)
+        if not isinstance(value, (dict, list))
     }
     backend = params.get("backend", "")
-    path = next((params[key] for key in ("file_path", "base_path", "device_path", "path") if key in params), None)
     if kind == "phx" and values.get("device_ids"):
         backend = "devices"
-    shape = "mp.l2.object" if kind in _REMOTE else f"mp.l2.{kind}"
-    capacity = _number(Word(text=params.get("max_capacity_gb", ""), line=word.line)) or None
-    remote = kind in _REMOTE or backend in ("OBJ", "AZURE_BLOB")
+    elif kind == "raw_block":
+        backend = "io_uring_cmd" if _true(params.get("use_uring_cmd")) else params.get("io_engine", "posix").lower()
+    remote = kind in app_edges.backends("mp.l2.remote")
+    path, capacity = _room(values, params)
+    object_store = remote or backend in ("OBJ", "AZURE_BLOB")
+    memory = kind in ("dax", "p2p", "mock")
     steps.add(
-        shape,
-        backend,
+        "mp.l2.remote" if remote else f"mp.l2.{kind}",
+        kind if remote else backend,
         Tier(
             name="L2",
             type=f"{kind} ({params['backend']})" if "backend" in params else kind,
-            medium="object" if remote else "file",
+            medium="object" if object_store else "dram" if memory else "file",
             size_gib=capacity,
             path=path,
             line=word.line,
@@ -329,6 +317,25 @@ def _adapter(word: Word, steps: _Steps) -> Adapter | None:
     if backend in _GDS:
         steps.claims.append(Word(text=f"backend {backend}", line=word.line))
     return Adapter(type=kind, backend=backend, params=params, path=path, line=word.line)
+
+
+def _room(values: Mapping[str, Any], params: Mapping[str, str]) -> tuple[str | None, float | None]:
+    """Where an adapter keeps its bytes, and how many GiB it may; of several devices the first path and the sum."""
+    listed = values.get("devices")
+    devices = [device for device in listed if isinstance(device, dict)] if isinstance(listed, list) else [params]
+    paths = ("file_path", "base_path", "base_paths", "device_path", "path")
+    path = next((_text(device[key]) for device in devices for key in paths if device.get(key)), None)
+    if path is not None and "base_paths" in params:
+        path = f"{params.get('mount_point', '').rstrip('/')}/{path.partition(',')[0].strip().lstrip('/')}"
+    sizes = [_gib(device, name) for device in devices for name in ("max_capacity_gb", "max_dax_size_gb")]
+    size = sum(size for size in sizes if size is not None)
+    if not size:
+        size = (_number(Word(text=params.get("capacity_bytes", ""), line=1)) or 0) / (1 << 30)
+    return path, size or None
+
+
+def _gib(holder: Mapping[str, Any], name: str) -> float | None:
+    return _number(Word(text=_text(holder.get(name, "")), line=1))
 
 
 def _lmcache_in_process(launch: Launch) -> Draft | None:
@@ -410,6 +417,15 @@ def _in_process(launch: Launch, config: Mapping[str, Word]) -> Draft | None:
             "",
             Tier(name="remote", type="remote_url", medium="object", path=remote.text, line=remote.line),
         )
+    for name, shape, medium in (
+        ("extra_config.rust_raw_block.device_path", "inproc.raw_block", "file"),
+        ("extra_config.dax.device_path", "inproc.dax", "dram"),
+        ("maru_path", "inproc.maru", "dram"),
+    ):
+        if said(name):
+            word = config[name]
+            tier_type = name.removeprefix("extra_config.").partition(".")[0]
+            steps.add(shape, "", Tier(name=shape[7:], type=tier_type, medium=medium, path=word.text, line=word.line))
     if not steps.edges:
         return None
     old = tuple(("lmcache-key", key, word.line) for key, word in config.items() if deprecated("lmcache-key", key))
@@ -475,12 +491,11 @@ def _connector(
     name = str(values.get("kv_connector", "?"))
     given = values.get("kv_connector_extra_config")
     extra: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    steps.uses("vLLM", name, line)
     if deprecated("connector", name):
         old.append(("connector", name, line))
     if name == "LMCacheMPConnector":
         asks += _endpoints(extra, line)
-    elif name == "NixlConnector":
-        steps.add("vllm.nixl", "")
     elif name in ("SharedStorageConnector", "ExampleConnector"):
         path = extra.get("shared_storage_path")
         steps.add(
@@ -501,19 +516,39 @@ def _connector(
             steps.tiers.pop()
             if mode != "disabled":
                 steps.claims.append(Word(text=f"gds_mode {mode}", line=line))
+        elif spec in (None, "CPUOffloadingSpec", "TieringOffloadingSpec"):
+            tier = Tier(
+                name="CPU", type=name, medium="dram", size_gib=_bytes_as_gib(extra, "cpu_bytes_to_use"), line=line
+            )
+            steps.add("vllm.offload.cpu", "", tier)
         else:
-            amount = _number(Word(text=_text(extra.get("cpu_bytes_to_use", "")), line=line))
-            size = amount / (1 << 30) if amount is not None else None
-            steps.add("vllm.offload.cpu", "", Tier(name="CPU", type=name, medium="dram", size_gib=size, line=line))
+            steps.add("vllm.offload", str(spec))  # somebody's own module
         if spec == "TieringOffloadingSpec":
             steps.uses("vLLM", spec, line)
             _secondary(extra.get("secondary_tiers"), line, steps)
+    elif name == "SimpleCPUOffloadConnector":
+        kind = str(extra.get("kv_offload_backend", "cpu"))
+        if "kv_offload_backend" in extra:
+            steps.uses("vLLM", "kv_offload_backend", line)
+        disk = kind == "disk"
+        size = _bytes_as_gib(extra, "disk_capacity_bytes" if disk else "cpu_bytes_to_use")
+        path = str(extra["disk_path"]) if disk and extra.get("disk_path") else None
+        tier = Tier(name=kind, type=name, medium="file" if disk else "dram", size_gib=size, path=path, line=line)
+        steps.add("vllm.connector", f"{name} {kind}", tier)
+    elif name not in _ELSEWHERE:
+        steps.add("vllm.connector", name)
+
+
+def _bytes_as_gib(extra: Mapping[str, Any], key: str) -> float | None:
+    amount = _number(Word(text=_text(extra.get(key, "")), line=1))
+    return amount / (1 << 30) if amount is not None else None
 
 
 def _secondary(tiers: Any, line: int, steps: _Steps) -> None:
     for tier in tiers if isinstance(tiers, list) else ():
         if isinstance(tier, dict):
             kind = str(tier.get("type", "?"))
+            steps.uses("vLLM", f"secondary tier {kind}", line)
             path = str(tier["root_dir"]) if "root_dir" in tier else None
             medium = {"obj": "object", "p2p": "dram"}.get(kind, "file")
             steps.add("vllm.tiering", kind, Tier(name="secondary", type=kind, medium=medium, path=path, line=line))
@@ -577,6 +612,37 @@ def _kvbm(launch: Launch) -> Draft | None:
     return steps.draft(launch, "Dynamo KVBM", _version(launch, "dynamo", "ai-dynamo"), line, lower_gib=tuple(lower))
 
 
+def _flexkv(launch: Launch) -> Draft | None:
+    """From FLEXKV_* in the environment; defaults as in flexkv/common/config.py, load_user_config_from_env."""
+    env = launch.env
+    asked = [word for word in launch.words if "FlexKVConnectorV1" in word.text or word.text == "--enable-flexkv"]
+    named = [
+        word for name, word in env.items() if name.startswith("FLEXKV_") and name.endswith(("_GB", "_DIR", "_GDS"))
+    ]
+    if not (asked or named):
+        return None
+    steps = _Steps(launch)
+    line = min(word.line for word in (*asked, *named))
+    config = env.get("FLEXKV_CONFIG_PATH")
+    if config is not None:
+        steps.add("flexkv.file", config.text)
+        return steps.draft(launch, "FlexKV", None, config.line)
+    cpu, ssd = env.get("FLEXKV_CPU_CACHE_GB"), env.get("FLEXKV_SSD_CACHE_GB")
+    cpu_gib = _number(cpu) if cpu is not None else 16.0
+    steps.add("flexkv.cpu", "", Tier(name="CPU", type="FlexKV", medium="dram", size_gib=cpu_gib, line=line))
+    ssd_gib = _number(ssd)
+    if ssd is None or ssd_gib == 0:
+        return steps.draft(launch, "FlexKV", None, line)
+    folder, gds = env.get("FLEXKV_SSD_CACHE_DIR"), env.get("FLEXKV_ENABLE_GDS")
+    path = folder.text.partition(";")[0].strip() if folder is not None else None
+    tier = Tier(name="SSD", type="FlexKV", medium="file", size_gib=ssd_gib, path=path, line=ssd.line)
+    if gds is not None and gds.text == "1":
+        steps.claims.append(Word(text="FLEXKV_ENABLE_GDS=1", line=gds.line))
+    steps.add("flexkv.ssd", "gds" if steps.claims else "", tier)
+    lower = (("FLEXKV_SSD_CACHE_GB", ssd_gib, cpu_gib, ssd.line),) if ssd_gib and cpu_gib else ()
+    return steps.draft(launch, "FlexKV", None, line, lower_gib=lower)
+
+
 def _sglang(launch: Launch) -> Draft | None:
     words = _runs(launch, ("sglang", "serve"), _SGLANG_MODULES)
     if words is None:
@@ -593,14 +659,14 @@ def _sglang(launch: Launch) -> Draft | None:
         folder = launch.env.get("SGLANG_HICACHE_NIXL_BACKEND_STORAGE_DIR") or launch.env.get(
             "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
         )
-        remote = backend.text in ("mooncake", "aibrix", "eic")
+        kept = {row.to for rows in app_edges.edges("sglang.storage", backend.text, {}) for row in rows}
         steps.add(
             "sglang.storage",
             backend.text,
             Tier(
                 name="storage",
                 type=backend.text,
-                medium="object" if remote else "file",
+                medium=min(kept, default="unknown"),
                 path=folder.text if folder is not None else None,
                 line=backend.line,
             ),
@@ -621,6 +687,8 @@ def _weights(launch: Launch) -> Draft | None:
     if not chosen and _true(getattr(launch.env.get("INSTANTTENSOR_USE_CUFILE"), "text", None)):
         chosen = "use_cufile"
     steps = _Steps(launch)
+    if load is not None:
+        steps.uses("vLLM", name, load.line)
     software = {"modelexpress": "ModelExpress", "mx": "ModelExpress", "instanttensor": "InstantTensor"}.get(
         name, "fastsafetensors"
     )
@@ -628,13 +696,20 @@ def _weights(launch: Launch) -> Draft | None:
     tier = Tier(name="weights", type=name, medium="file", path=None, line=load.line if load is not None else None)
     if software == "ModelExpress":
         instant = launch.env.get("MX_INSTANT_TENSOR")
-        key = "gds" if instant is not None and not _true(instant.text) else chosen
+        key = chosen
+        if instant is not None and instant.text.lower() not in ("1", "true"):
+            uri = launch.env.get("MX_MODEL_URI")
+            key = "gds" if uri is None or not uri.text else "model-streamer"
         steps.add("weights.modelexpress", key, tier)
     elif software == "InstantTensor":
         steps.add("weights.instanttensor", chosen, tier)
     elif name == "fastsafetensors":
-        ranks = _whole(_first(options, "--tensor-parallel-size", "--tp-size", "--tp")) or 1
-        steps.add("weights.fastsafetensors", "tensor-parallel" if ranks > 1 else "", tier)
+        ranks = _whole(_first(options, "--tensor-parallel-size", "-tp", "--tp-size", "--tp")) or 1
+        extra = _first(options, "--model-loader-extra-config")
+        sglang = _runs(launch, ("sglang", "serve"), _SGLANG_MODULES) is not None
+        off = sglang and extra is not None and (_object(extra) or {}).get("enable_gds") is False
+        key = "nogds" if off else "tensor-parallel" if ranks > 1 and not sglang else ""
+        steps.add("weights.fastsafetensors", key, tier)
     else:
         return None
     return steps.draft(

@@ -80,6 +80,34 @@ ROWS: dict[str, tuple[str, list[tuple[str, str, str, str | None, str]]]] = {
             ("s3", "object"),
         )
     },
+    "raw_block through io_uring": (
+        l2('{"type":"raw_block","device_path":"/dev/nvme0n1","slot_bytes":1048576,"io_engine":"io_uring"}'),
+        [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", "dram", "no")],
+    ),
+    "raw_block by NVMe commands": (
+        l2('{"type":"raw_block","device_path":"/dev/ng0n1","io_engine":"io_uring","use_uring_cmd":true}'),
+        [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", "dram", "no")],
+    ),
+    "dax": (
+        l2('{"type":"dax","device_path":"/dev/dax0.0","max_dax_size_gb":100,"slot_bytes":1048576}'),
+        [("gpu", "dram", "both", None, "no"), ("dram", "dram", "both", None, "no")],
+    ),
+    "p2p": (
+        l2('{"type":"p2p","peer_mq_server_url":"tcp://b:1"}'),
+        [("gpu", "dram", "both", None, "no"), ("dram", "dram", "both", None, "no")],
+    ),
+    "an adapter of somebody's own": (
+        l2('{"type":"native_plugin","module_path":"m","class_name":"C"}'),
+        [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", None, "unknown")],
+    ),
+    "a wrapper for tests": (
+        l2('{"type":"fault_inject","rate":0.1,"inner":{"type":"s3"}}'),
+        [("gpu", "dram", "both", None, "no"), ("dram", "object", "both", "dram", "no")],
+    ),
+    "in-process raw block device": (
+        "extra_config:\n  storage_plugins: [raw]\n  rust_raw_block.device_path: /dev/nvme0n1\nlocal_cpu: true\n",
+        [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", "dram", "no")],
+    ),
     "phx": (
         l2('{"type":"phx","base_path":"/mnt/nvme","device_ids":[0]}'),
         [
@@ -147,6 +175,22 @@ ROWS: dict[str, tuple[str, list[tuple[str, str, str, str | None, str]]]] = {
         "vllm serve m --load-format fastsafetensors --tensor-parallel-size 2",
         [("file", "gpu", "load", None, "unknown")],
     ),
+    "fastsafetensors, several ranks by -tp": (
+        "vllm serve m --load-format fastsafetensors -tp 2",
+        [("file", "gpu", "load", None, "unknown")],
+    ),
+    "fastsafetensors in SGLang, several ranks": (
+        "python -m sglang.launch_server --model-path m --load-format fastsafetensors --tp 2",
+        [("file", "gpu", "load", None, "yes")],  # SGLang sets nogds by enable_gds alone, not by ranks
+    ),
+    "fastsafetensors in SGLang, switched off": (
+        """sglang serve --load-format fastsafetensors --model-loader-extra-config '{"enable_gds": false}'""",
+        [("file", "gpu", "load", "dram", "no")],
+    ),
+    "ModelExpress behind the Model Streamer": (
+        "MX_INSTANT_TENSOR=0 MX_MODEL_URI=s3://b/m vllm serve m --load-format modelexpress",
+        [("file", "gpu", "load", None, "unknown")],
+    ),
     "llm-d fs, both ways": (
         vllm("OffloadingConnector", spec_name="SharedStorageOffloadingSpec", gds_mode="read_write"),
         [("gpu", "file", "store", None, "yes"), ("file", "gpu", "load", None, "yes")],
@@ -173,6 +217,48 @@ ROWS: dict[str, tuple[str, list[tuple[str, str, str, str | None, str]]]] = {
             ("dram", "object", "both", "dram", "no"),
         ],
     ),
+    "an offloading of somebody's own": (
+        vllm("OffloadingConnector", spec_name="MySpec", spec_module_path="my.spec"),
+        [("dram", "file", "both", None, "unknown")],
+    ),
+    "a tier of somebody's own": (
+        vllm(
+            "OffloadingConnector",
+            spec_name="TieringOffloadingSpec",
+            secondary_tiers=[{"type": "T", "module_path": "m"}],
+        ),
+        [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", None, "unknown")],
+    ),
+    "vLLM's simple offloading": (vllm("SimpleCPUOffloadConnector"), [("gpu", "dram", "both", None, "no")]),
+    "vLLM's simple offloading to a drive": (
+        vllm("SimpleCPUOffloadConnector", kv_offload_backend="disk", disk_path="/mnt/nvme/kv"),
+        [("gpu", "file", "both", "dram", "no")],
+    ),
+    "3FS in vLLM": (vllm("HF3FSKVConnector"), [("gpu", "file", "both", "dram", "no")]),
+    "Mooncake's store in vLLM": (vllm("MooncakeStoreConnector"), [("gpu", "object", "both", None, "no")]),
+    "prefill and decode": (vllm("NixlPushConnector", backends=["UCX", "GDS"]), [("gpu", "gpu", "both", None, "no")]),
+    "a connector that no table knows": (vllm("TapeConnector"), [("dram", "file", "both", None, "unknown")]),
+    "FlexKV by default": (vllm("FlexKVConnectorV1"), [("gpu", "dram", "both", None, "no")]),
+    "FlexKV with a drive": (
+        "FLEXKV_SSD_CACHE_GB=1024 FLEXKV_SSD_CACHE_DIR=/mnt/nvme " + vllm("FlexKVConnectorV1"),
+        [
+            ("gpu", "dram", "both", None, "no"),
+            ("dram", "file", "store", "dram", "no"),
+            ("file", "dram", "load", "dram", "no"),
+        ],
+    ),
+    "FlexKV with GDS": (
+        "FLEXKV_SSD_CACHE_GB=1024\nFLEXKV_SSD_CACHE_DIR=/mnt/nvme;/mnt/nvme2\nFLEXKV_ENABLE_GDS=1\n",
+        [
+            ("gpu", "dram", "both", None, "no"),
+            ("dram", "file", "store", "dram", "no"),
+            ("file", "gpu", "load", None, "yes"),
+        ],
+    ),
+    "FlexKV by a file that is not here": (
+        "FLEXKV_CONFIG_PATH=/etc/flexkv.yml " + vllm("FlexKVConnectorV1"),
+        [("dram", "file", "both", None, "unknown")],
+    ),
     "in-process NIXL OBJ on GPU memory": (
         "local_cpu: false\nnixl_buffer_device: cuda\nextra_config: {enable_nixl_storage: true, nixl_backend: OBJ}\n",
         [("gpu", "object", "both", None, "no")],
@@ -180,6 +266,10 @@ ROWS: dict[str, tuple[str, list[tuple[str, str, str, str | None, str]]]] = {
     "several connectors": (
         vllm("MultiConnector", connectors=[{"kv_connector": "NixlConnector"}, {"kv_connector": "OffloadingConnector"}]),
         [("gpu", "gpu", "both", None, "no"), ("gpu", "dram", "both", None, "no")],
+    ),
+    "SGLang HiCache with a backend of somebody's own": (
+        "python3 -m sglang.launch_server --enable-hierarchical-cache --hicache-storage-backend dynamic",
+        [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", None, "unknown")],
     ),
     "SGLang HiCache with nixl": (
         "python3 -m sglang.launch_server --enable-hierarchical-cache --hicache-storage-backend nixl",
@@ -195,6 +285,41 @@ ROWS: dict[str, tuple[str, list[tuple[str, str, str, str | None, str]]]] = {
         [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", None, "unknown")],
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "gib"),
+    [
+        ('{"type":"raw_block","device_path":"/dev/nvme0n1","slot_bytes":4096,"capacity_bytes":1073741824}', "/dev/nvme0n1", 1),
+        ('{"type":"dax","devices":[{"device_path":"/d0","max_dax_size_gb":3},{"device_path":"/d1","max_dax_size_gb":4}]}', "/d0", 7),
+        ('{"type":"hf3fs","mount_point":"/3fs","base_paths":"a,b"}', "/3fs/a", None),
+        ('{"type":"fs_native","base_path":"/kv","max_capacity_gb":640}', "/kv", 640),
+    ],
+)  # fmt: skip
+def test_where_an_adapter_keeps_its_bytes(text: str, path: str, gib: float | None) -> None:
+    tier = app(l2(text)).stacks[0].tiers[-1]
+    assert (tier.path, tier.size_gib) == (path, gib)
+
+
+@pytest.mark.parametrize(
+    ("version", "connector", "lacks"),
+    [
+        ("0.22.1", {"kv_connector": "OffloadingConnector", "kv_connector_extra_config": {
+            "spec_name": "TieringOffloadingSpec", "secondary_tiers": [{"type": "fs"}]}}, ["secondary tier fs"]),
+        ("0.23.0", {"kv_connector": "OffloadingConnector", "kv_connector_extra_config": {
+            "spec_name": "TieringOffloadingSpec", "secondary_tiers": [{"type": "fs"}]}}, []),
+        ("0.16.0", {"kv_connector": "SimpleCPUOffloadConnector"}, ["SimpleCPUOffloadConnector"]),
+        ("0.34.0", {"kv_connector": "P2pNcclConnector"}, ["P2pNcclConnector"]),
+        ("0.16.0", {"kv_connector": "P2pNcclConnector"}, []),
+    ],
+)  # fmt: skip
+def test_connectors_and_tiers_that_a_vllm_does_not_know(
+    version: str, connector: dict[str, Any], lacks: list[str]
+) -> None:
+    text = json.dumps(connector, separators=(",", ":"))
+    report = served(f"vllm/vllm-openai:v{version}", f"vllm serve m --kv-transfer-config '{text}'")
+    told = [finding for finding in report.findings if finding.id == "app.version-lacks"]
+    assert [finding.evidence[0].fact for finding in told] == lacks
 
 
 @pytest.mark.parametrize("name", list(ROWS))
@@ -516,10 +641,9 @@ FST = "vllm serve m --load-format fastsafetensors --tensor-parallel-size 2"
         ("vllm/vllm-openai:v0.15.1", "yes", []),
         ("vllm/vllm-openai:v0.17.0", "no", []),
         ("vllm/vllm-openai:v0.30.0", "no", []),
-        # merged in February 2026, when 0.16 was being made: not looked at, so both
-        ("vllm/vllm-openai:v0.16.0", "unknown", [("vLLM before 0.17", "yes"), ("vLLM 0.16 and later", "no")]),
-        ("vllm/vllm-openai:latest", "unknown", [("vLLM before 0.17", "yes"), ("vLLM 0.16 and later", "no")]),
-        ("lmcache/vllm-openai:v0.4.7", "unknown", [("vLLM before 0.17", "yes"), ("vLLM 0.16 and later", "no")]),
+        ("vllm/vllm-openai:v0.16.0", "yes", []),  # weight_utils.py of 0.16.0: nogds = False; of 0.17.0: pg.size() > 1
+        ("vllm/vllm-openai:latest", "unknown", [("vLLM before 0.17", "yes"), ("vLLM 0.17 and later", "no")]),
+        ("lmcache/vllm-openai:v0.4.7", "unknown", [("vLLM before 0.17", "yes"), ("vLLM 0.17 and later", "no")]),
     ],
 )
 def test_a_version_decides_or_both_answers_are_given(image: str, helps: str, answers: list[tuple[str, str]]) -> None:

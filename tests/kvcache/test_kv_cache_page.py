@@ -18,4 +18,4 @@ def test_the_tables_are_current() -> None:
         in page
     )
     assert "| LMCache server, `--gds-l1-path` | gpu <-> file | yes |" in page
-    assert "| fastsafetensors, several ranks | file -> gpu | vLLM before 0.17: yes; vLLM 0.16 and later: no |" in page
+    assert "| fastsafetensors, several ranks | file -> gpu | vLLM before 0.17: yes; vLLM 0.17 and later: no |" in page
