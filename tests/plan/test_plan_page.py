@@ -29,7 +29,7 @@ def test_intents_of_the_page(text: str) -> None:
 
 
 def test_there_are_intents() -> None:
-    assert len(INTENTS) == 5
+    assert len(INTENTS) == 6
 
 
 def test_keys_of_the_page() -> None:
