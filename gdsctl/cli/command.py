@@ -10,7 +10,7 @@ import typer.core
 from gdsctl.errors import UsageError
 
 _INPUTS = ("file", "files", "intent", "waivers", "snapshot", "snapshots", "baseline", "model", "path")
-_OUTPUTS = ("output", "output_dir", "out")
+_OUTPUTS = ("output", "output_dir", "out", "plot")
 
 
 class Command(typer.core.TyperCommand):

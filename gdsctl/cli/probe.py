@@ -30,6 +30,8 @@ class Rw(str, Enum):
     write = "write"
     randread = "randread"
     randwrite = "randwrite"
+    rw = "rw"
+    randrw = "randrw"
 
 
 class RouteWanted(str, Enum):
@@ -52,19 +54,36 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     engine: Annotated[
         EngineName, typer.Option(help="auto: cufile, else bounce, else posix (host memory).")
     ] = EngineName.auto,
-    rw: Annotated[Rw, typer.Option(help="What to do, and in which order.")] = Rw.read,
-    bs: Annotated[str, typer.Option(metavar="SIZE", help="Block size: 512 to 64M.")] = "1M",
-    size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the file, or of the part that is read.")] = "1G",
-    threads: Annotated[int, typer.Option(metavar="N", help="Threads, each with its own part of the file.")] = 1,
-    iodepth: Annotated[int, typer.Option(metavar="N", help="Blocks under way in each thread (posix: io_uring).")] = 1,
+    rw: Annotated[Rw, typer.Option(help="What to do, and in which order; rw and randrw mix both.")] = Rw.read,
+    mix: Annotated[int, typer.Option(metavar="PERCENT", help="Of the blocks of rw and randrw are read.")] = 50,
+    bs: Annotated[str, typer.Option(metavar="SIZE", help="Block size: 512 to 64M; several with commas.")] = "1M",
+    size: Annotated[str, typer.Option(metavar="SIZE", help="Of all files, or of the part that is read.")] = "1G",
+    threads: Annotated[
+        str, typer.Option(metavar="N", help="Threads, each with its own part of a file; several with commas.")
+    ] = "1",
+    iodepth: Annotated[
+        str, typer.Option(metavar="N", help="Blocks under way in each thread (posix: io_uring); several with commas.")
+    ] = "1",
+    file_count: Annotated[int, typer.Option("--files", metavar="N", help="Files that the threads are dealt to.")] = 1,
     duration: Annotated[
         Optional[float],
         typer.Option(metavar="S", help="Go on for so many seconds instead of once through.", show_default=False),
     ] = None,
     warmup: Annotated[float, typer.Option(metavar="S", help="Seconds before counting begins.")] = 0.0,
+    ramp: Annotated[
+        float, typer.Option(metavar="S", help="Seconds in which threads begin one by one, before counting begins.")
+    ] = 0.0,
+    rate: Annotated[
+        Optional[str],
+        typer.Option(metavar="SIZE", help="No more than so many bytes a second, all threads.", show_default=False),
+    ] = None,
+    repeat: Annotated[int, typer.Option(metavar="N", help="Runs; told are the median one and the spread.")] = 1,
     gpu: Annotated[
         str, typer.Option(metavar="N|all", help="GPU by the CUDA driver's index; several with commas.")
     ] = "0",
+    numa: Annotated[
+        str, typer.Option(metavar="N|auto|off", help="NUMA node of the threads; auto: that of their GPU.")
+    ] = "auto",
     verify: Annotated[bool, typer.Option("--verify", help="Write a pattern and compare each block with it.")] = False,
     require_path: Annotated[
         Optional[RouteWanted],
@@ -73,6 +92,12 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     allow_existing: Annotated[
         bool, typer.Option("--allow-existing", help="Read a file that is there already.")
     ] = False,
+    i_know_this_destroys_data: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="DEVICE", help="Write to this block device: PATH again, word for word.", show_default=False
+        ),
+    ] = None,
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Block sizes from 4 KiB to 16 MiB, one after the other.")
     ] = False,
@@ -82,6 +107,10 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
             help="kv-cache: one file for each chunk of --bs, stored and retrieved by 1, 2, 4, 8 threads.",
             show_default=False,
         ),
+    ] = None,
+    plot: Annotated[
+        Optional[str],
+        typer.Option(metavar="FILE", help="Draw it: .svg, .png or .pdf (needs gdsctl[plot]).", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the contents and of the random order.")] = 1,
     format: Formatted = Format.table,  # noqa: A002 -- the option's name
@@ -95,26 +124,37 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     """
     from gdsctl import pipeline
     from gdsctl.errors import UsageError
-    from gdsctl.probe.probe import Request, check
+    from gdsctl.probe.request import Request, check
     from gdsctl.probe.sizes import size as bytes_of
     from gdsctl.render import documents
     from gdsctl.source.live import LiveSource
 
+    if plot is not None:
+        from gdsctl.render import probe_plot
+
+        probe_plot.ready(plot)
     if workload is not None and (sweep or verify or allow_existing):
         raise UsageError("--workload does not go with --sweep, --verify or --allow-existing")
     request = Request(
         path=path,
         engine=engine.value,
         rw=rw.value,
-        block_bytes=bytes_of(bs),
+        read_percent=mix,
+        block_bytes=tuple(dict.fromkeys(bytes_of(part) for part in bs.split(","))),
         size_bytes=bytes_of(size),
-        threads=threads,
-        iodepth=iodepth,
+        threads=_numbers("--threads", threads),
+        iodepth=_numbers("--iodepth", iodepth),
+        files=file_count,
         seconds=duration,
         warmup_seconds=warmup,
-        gpus=_gpus(gpu),
+        ramp_seconds=ramp,
+        rate_bytes=bytes_of(rate) if rate is not None else None,
+        repeat=repeat,
+        gpus=None if gpu == "all" else _numbers("--gpu", gpu, "or all"),
+        numa=numa,
         verify=verify,
         allow_existing=allow_existing,
+        destroys=i_know_this_destroys_data,
         strict=require_path not in (None, RouteWanted.compat, RouteWanted.host_direct),
         sweep=sweep,
         seed=seed,
@@ -127,6 +167,8 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         else:
             from gdsctl.probe.kv_cache import probe as run
         report = run(request, source, pipeline.inspect(source), progress=progress)
+    if plot is not None:
+        documents.write_atomically(plot, probe_plot.picture(report, os.path.splitext(plot)[1][1:].lower()))
     if format is Format.table:
         from gdsctl.render import probe_report, terminal
 
@@ -136,14 +178,14 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     return _code(report, require_path.value if require_path else None)
 
 
-def _gpus(text: str) -> tuple[int, ...] | None:
+def _numbers(name: str, text: str, more: str = "") -> tuple[int, ...]:
+    """Of a list with commas, each once. Raises UsageError."""
     from gdsctl.errors import UsageError
 
-    if text == "all":
-        return None
-    if not all(part.isascii() and part.isdigit() for part in text.split(",")):
-        raise UsageError(f"--gpu takes a number, several with commas, or all; not {text!r}")
-    return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise UsageError(f"{name} takes a number, several with commas{', ' if more else ''}{more}; not {text!r}")
+    return tuple(dict.fromkeys(map(int, parts)))
 
 
 def _code(report: ProbeReport, wanted: str | None) -> int:

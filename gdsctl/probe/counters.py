@@ -26,7 +26,8 @@ class Reading(Record, frozen=True, kw_only=True):
     `device_bytes`: of the block device under the file system; `member_bytes`: of the drives under that one, together;
     `nfs_direct_bytes`: moved by O_DIRECT on this mount; `nfs_server_bytes`: exchanged with the server; `nic_bytes`: in
     this direction through the mount's NICs; `nvfs_blocks`: reads or writes that nvidia-fs carried out, only where it
-    counts them; `nvfs_maps`: buffers that it mapped, always counted; `cached_bytes`: of the file, in the page cache.
+    counts them; `nvfs_maps`: buffers that it mapped, always counted; `cached_bytes`: of the files, in the page cache;
+    `busy_ms`, `queued_ms`: of the block device, the time with any request and that of all requests together.
     """
 
     device_bytes: int | None = None
@@ -37,6 +38,8 @@ class Reading(Record, frozen=True, kw_only=True):
     nvfs_blocks: int | None = None
     nvfs_maps: int | None = None
     cached_bytes: int | None = None
+    busy_ms: int | None = None
+    queued_ms: int | None = None
 
     def since(self, before: Reading) -> Reading:
         """What was added; None where one of the two is not known, and where a counter went backwards."""
@@ -72,8 +75,8 @@ class Counters:
         self._members = _members(blocks, mount)
         self._nics = mount.backing.nics if mount is not None else ()
 
-    def read(self, descriptor: int | None, size_bytes: int) -> Reading:
-        """`descriptor` None: the page cache is left out."""
+    def read(self, *files: tuple[int, int]) -> Reading:
+        """`files`: descriptor and size of those whose place in the page cache is wanted."""
         nfs = self._nfs()
         nvfs = self._nvidia_fs()
         return Reading(
@@ -84,17 +87,21 @@ class Counters:
             nic_bytes=_total([self._nic(device) for device in self._nics]),
             nvfs_blocks=nvfs[0],
             nvfs_maps=nvfs[1],
-            cached_bytes=None if descriptor is None else cached_bytes(descriptor, size_bytes),
+            cached_bytes=_total([cached_bytes(descriptor, size) for descriptor, size in files]),
+            busy_ms=self._field(9),
+            queued_ms=self._field(10),
         )
 
     def _text(self, path: str) -> str | None:
         reading = self._source.read(path)
         return decode(reading) if got(reading) else None
 
+    def _field(self, column: int) -> int | None:
+        return _column(self._text(f"{self._device}/stat"), column)
+
     def _disk(self, path: str) -> int | None:
-        fields = (self._text(path) or "").split()
-        column = 2 if self._direction == "read" else 6
-        return int(fields[column]) * _SECTOR if len(fields) > column and fields[column].isdecimal() else None
+        sectors = _column(self._text(path), 2 if self._direction == "read" else 6)
+        return None if sectors is None else sectors * _SECTOR
 
     def _nic(self, device: str) -> int | None:
         """`port_rcv_data` counts words of 4 bytes (IBTA 16.1.3.5); it includes RDMA, which a netdev's counter does not."""
@@ -126,6 +133,12 @@ class Counters:
             return None, None
         row = stats.reads if self._direction == "read" else stats.writes
         return (row["ok"] if stats.io_stats_enabled else None), stats.bar1_map["n"]
+
+
+def _column(stat: str | None, column: int) -> int | None:
+    """Of a block device's `stat`, counted from 0: Linux, Documentation/block/stat.rst."""
+    fields = (stat or "").split()
+    return int(fields[column]) if len(fields) > column and fields[column].isdecimal() else None
 
 
 def nfs_bytes(text: str, target: str, direction: Direction) -> tuple[int | None, int | None]:

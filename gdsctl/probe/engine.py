@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, Protocol
+
+import msgspec
 
 from gdsctl.probe.histogram import Histogram
 from gdsctl.probe.pattern import Mismatch, Pattern
@@ -17,10 +21,16 @@ Direction = Literal["read", "write"]
 SLICE = 1 << 16
 """Operations between two looks at how much a thread has noted down."""
 _FOLD_AT = 1 << 20
+_LONGEST_SLEEP_NS = 50_000_000
 
 
 class Job(Record, frozen=True, kw_only=True):
-    """What a lane does. `seed`: of the contents; `checked`: fill before each write, compare after each read."""
+    """What a lane does. `seed`: of the contents; `checked`: fill before each write, compare after each read.
+
+    `read_percent`: of the blocks are read and the others written, `direction` notwithstanding; None: all go one way.
+    `after_ns`: how long after the common start the lane begins; `every_ns`: no block begins sooner after the one before;
+    `cpus`: the only ones its thread runs on, none for any.
+    """
 
     descriptor: int
     direction: Direction
@@ -29,6 +39,20 @@ class Job(Record, frozen=True, kw_only=True):
     seed: int = 0
     checked: bool = False
     gpu: int | None = None
+    read_percent: int | None = None
+    after_ns: int = 0
+    every_ns: int = 0
+    cpus: tuple[int, ...] = ()
+
+    def alone(self, direction: Direction) -> Job:
+        """The same in one direction."""
+        return msgspec.structs.replace(self, direction=direction, read_percent=None)
+
+    def reads_in_turn(self) -> Iterator[bool]:
+        """Is the next block read? Of each hundred exactly as many as wanted, in an order that the seed decides."""
+        hundred = [number < (self.read_percent or 0) for number in range(100)]
+        random.Random(self.seed).shuffle(hundred)  # noqa: S311 -- must repeat, need not be secret
+        return itertools.cycle(hundred)
 
 
 class Stop:
@@ -60,11 +84,32 @@ class MismatchError(Exception):
         self.offset = mismatch.offset
 
 
+class Pace:
+    """A block each `every_ns` from the first on; up to a second that was lost is caught up. `due`: the next one."""
+
+    _CATCH_UP_NS = 1_000_000_000
+
+    def __init__(self, every_ns: int) -> None:
+        self._every = every_ns
+        self.due = 0
+
+    def taken(self, now: int) -> None:
+        """A block has begun."""
+        self.due = (max(self.due, now - self._CATCH_UP_NS) if self.due else now) + self._every
+
+    def wait(self, stop: Stop) -> int:
+        """Until the next block is due or it is time to stop; returns the clock."""
+        while (now := time.perf_counter_ns()) < min(self.due, stop.at):
+            time.sleep(min(self.due - now, _LONGEST_SLEEP_NS) / 1e9)
+        return now
+
+
 class Log:
     """When each block was done and how long it took, of one thread.
 
     Kept raw while the thread runs, since one clock reading and one append a block is what a thread can afford; worked
-    out afterwards, or each million blocks. `origin`: the clock when the run began; seconds count from there.
+    out afterwards, or each million blocks. `origin`: the clock from which blocks count and seconds are numbered; what
+    was done before it is only in `folded`. `writes`: of a mixed job, whose reads are in this one.
     """
 
     def __init__(self) -> None:
@@ -72,9 +117,17 @@ class Log:
         self.done_in_second: dict[int, int] = {}
         self.folded = 0
         self.origin = 0
+        self.writes: Log | None = None
         self._back_to_back: list[array[int]] = []
         self.ends = array("q")
         self.latencies = array("q")
+
+    def split(self) -> Log:
+        """Where the writes of a mixed job go."""
+        if self.writes is None:
+            self.writes = Log()
+            self.writes.origin = self.origin
+        return self.writes
 
     def back_to_back(self) -> array[int]:
         """A new list of clock readings: the first when the thread begins, then one as each block is done."""
@@ -82,23 +135,32 @@ class Log:
         return self._back_to_back[-1]
 
     @property
+    def _raw(self) -> int:
+        return len(self.ends) + sum(len(run) - 1 for run in self._back_to_back)
+
+    @property
     def blocks(self) -> int:
-        return self.folded + len(self.ends) + sum(len(run) - 1 for run in self._back_to_back)
+        return self.folded + self._raw + (self.writes.blocks if self.writes is not None else 0)
 
     def relieve(self) -> None:
-        if self.blocks - self.folded > _FOLD_AT:
+        if self.blocks - self.folded - (self.writes.folded if self.writes is not None else 0) > _FOLD_AT:
             self.fold()
 
     def fold(self) -> None:
         """Work out what has been noted down so far."""
-        self.folded = self.blocks
         for run in self._back_to_back:
-            self.histogram.record(end - start for start, end in itertools.pairwise(run))
-            self._count(run[1:])
-        self.histogram.record(self.latencies)
-        self._count(self.ends)
+            first = max(1, bisect_left(run, self.origin))
+            self.histogram.record(end - start for start, end in itertools.pairwise(run[first - 1 :]))
+            self._count(run[first:])
+            self.folded += len(run) - 1
+        first = bisect_left(self.ends, self.origin)
+        self.histogram.record(self.latencies[first:])
+        self._count(self.ends[first:])
+        self.folded += len(self.ends)
         self._back_to_back.clear()
         del self.ends[:], self.latencies[:]
+        if self.writes is not None:
+            self.writes.fold()
 
     def _count(self, ends: Sequence[int]) -> None:
         for end in ends:
@@ -130,7 +192,8 @@ class CufileCounts(Record, frozen=True, kw_only=True):
 class Engine(Protocol):
     """`name`: as the option calls it; `how`: which system calls or library carries the blocks.
 
-    `queues`: does a lane keep several blocks under way; `why_no_queue`: if not. `compat_allowed`: may cuFile fall back to
+    `queues`: does a lane keep several blocks under way; `why_no_queue`: if not; `mixes_in_queue`: reads beside writes,
+    too. `compat_allowed`: may cuFile fall back to
     host memory; None for an engine that is not cuFile. `forks`: may lanes run in processes of their own (a CUDA context
     does not survive a fork). `introduce`: called with a file that is to be used, while it still
     has a name; None where the engine needs no name.
@@ -139,6 +202,7 @@ class Engine(Protocol):
     name: str
     how: str
     queues: bool
+    mixes_in_queue: bool
     why_no_queue: str
     compat_allowed: bool | None
     forks: bool
@@ -165,6 +229,7 @@ class Uncounted:
 
     compat_allowed: bool | None = None
     forks: bool = False
+    mixes_in_queue: bool = False
     introduce: Callable[[int], None] | None = None
 
     def begin(self) -> None: ...
@@ -194,6 +259,7 @@ class OneAtATime:
         self._job = job
         self._transfer = transfer
         self._buffer = buffer
+        self._pace = Pace(job.every_ns)
         if job.checked or job.direction == "write":
             self._pattern = Pattern(job.seed, job.block_bytes)
         if job.direction == "write":
@@ -202,8 +268,8 @@ class OneAtATime:
     def drive(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
         for low in range(0, len(offsets), SLICE):
             part = offsets[low : low + SLICE]
-            if self._job.checked:
-                self._checked(part, stop, log)
+            if self._job.checked or self._job.every_ns:
+                self._one_by_one(part, stop, log)
             else:
                 self._fast(part, stop, log)
             log.relieve()
@@ -225,25 +291,56 @@ class OneAtATime:
             if now >= stop.at:
                 return
 
-    def _checked(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
-        reads, block, clock = self._job.direction == "read", self._job.block_bytes, time.perf_counter_ns
+    def _one_by_one(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
+        pace = self._pace
         for offset in offsets:
-            if not reads:
-                self._buffer.load(self._pattern.block(offset))
-            start = clock()
-            try:
-                moved = self._transfer(offset)
-            except OSError as error:
-                raise TransferError(offset, 0, error) from error
-            if moved != block:
-                raise TransferError(offset, moved, None)
-            now = clock()
-            log.ends.append(now)
-            log.latencies.append(now - start)
-            if reads and (mismatch := self._pattern.check(self._buffer.address(), offset)):
-                raise MismatchError(mismatch)
-            if now >= stop.at:
+            if (now := pace.wait(stop)) >= stop.at:
                 return
+            pace.taken(now)
+            self.step(offset, log)
+
+    def step(self, offset: int, log: Log) -> None:
+        """Move one block: filled before if it is written, compared after if it is read, where the job says so."""
+        reads, checked = self._job.direction == "read", self._job.checked
+        if checked and not reads:
+            self._buffer.load(self._pattern.block(offset))
+        start = time.perf_counter_ns()
+        try:
+            moved = self._transfer(offset)
+        except OSError as error:
+            raise TransferError(offset, 0, error) from error
+        if moved != self._job.block_bytes:
+            raise TransferError(offset, moved, None)
+        now = time.perf_counter_ns()
+        log.ends.append(now)
+        log.latencies.append(now - start)
+        if checked and reads and (mismatch := self._pattern.check(self._buffer.address(), offset)):
+            raise MismatchError(mismatch)
 
     def close(self) -> None:
         """Nothing that the buffer's end would not free."""
+
+
+class Mixed:
+    """Reads and writes of one thread, one block at a time, by a lane for each."""
+
+    def __init__(self, job: Job, reading: OneAtATime, writing: OneAtATime) -> None:
+        self._reading, self._writing = reading, writing
+        self._reads = job.reads_in_turn()
+        self._pace = Pace(job.every_ns)
+
+    def drive(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
+        pace, writes = self._pace, log.split()
+        for offset in offsets:
+            if (now := pace.wait(stop)) >= stop.at:
+                return
+            pace.taken(now)
+            if next(self._reads):
+                self._reading.step(offset, log)
+            else:
+                self._writing.step(offset, writes)
+            log.relieve()
+
+    def close(self) -> None:
+        self._reading.close()
+        self._writing.close()

@@ -17,11 +17,11 @@ from gdsctl.model.node import Report
 from gdsctl.probe.counters import Counters, Reading, cached_bytes
 from gdsctl.probe.deadline import within
 from gdsctl.probe.engine import Direction, Job, OneAtATime, Uncounted
-from gdsctl.probe.histogram import Histogram
+from gdsctl.probe.figures import environment, latency, mount_of, predicted, stability
 from gdsctl.probe.offsets import order, regions
 from gdsctl.probe.posix import HostBuffer
-from gdsctl.probe.probe import Request, environment, latency, mount_of, predicted, stability
 from gdsctl.probe.report import ProbeReport, RequestRow
+from gdsctl.probe.request import Request, check
 from gdsctl.probe.run import Progress, Timed, run
 from gdsctl.probe.sizes import words
 from gdsctl.probe.target import no_direct, refused, require_space
@@ -71,32 +71,35 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
     """Store and retrieve all chunks with each number of threads. Raises as gdsctl.probe.probe.probe does."""
     if request.engine not in ("auto", "posix"):
         raise UsageError("--workload kv-cache runs on host memory only: --engine posix")
-    chunks = request.size_bytes // request.block_bytes
+    check(request)
+    if request.sweeps or request.mixed:
+        raise UsageError("--workload kv-cache stores and retrieves chunks of one --bs; it has its own thread counts")
+    chunk_bytes = request.cases[0].block_bytes
+    chunks = request.size_bytes // chunk_bytes
     rows: list[RequestRow] = []
     mount = mount_of(node, request.path)
-    with _folder(request.path, chunks * request.block_bytes) as folder:
+    with _folder(request.path, chunks * chunk_bytes) as folder:
         engine = _ChunkEngine(folder)
         counters = Counters(source, "read", device=_device(folder), mount=mount, blocks=node.block)
         before = after = Reading()
         timed: Timed | None = None
         for threads in (count for count in THREADS if count <= chunks):
             within(folder, functools.partial(_empty, folder), 300.0)
-            stored, times = _step(engine, request, threads, "write", progress)
-            rows.append(_row("store", threads, stored, times))
-            before = counters.read(None, 0)
-            timed, times = _step(engine, request, threads, "read", progress)
-            after = counters.read(None, 0)
-            rows.append(_row("retrieve", threads, timed, times))
+            rows.append(_row("store", threads, _step(engine, request, threads, "write", progress)))
+            before = counters.read()
+            timed = _step(engine, request, threads, "read", progress)
+            after = counters.read()
+            rows.append(_row("retrieve", threads, timed))
         added = after.since(before).with_cache(_cached(folder))
     if timed is None:
-        raise UsageError(f"--size holds no chunk of {words(request.block_bytes)}")
+        raise UsageError(f"--size holds no chunk of {words(chunk_bytes)}")
     last = rows[-1]
     seen = Observed(
         engine="posix",
         direction="read",
         bytes=timed.bytes,
         blocks=timed.blocks,
-        distinct_bytes=chunks * request.block_bytes,
+        distinct_bytes=chunks * chunk_bytes,
         counters=added,
     )
     taken = judge(seen)
@@ -109,7 +112,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         file=f"{chunks} files in a folder of their own, removed at the end",
         direct={"mixed": False, "unknown": None}.get(taken.verdict, True),
         rw="read",
-        block_bytes=request.block_bytes,
+        block_bytes=chunk_bytes,
         threads=last.threads,
         iodepth=1,
         bytes=timed.bytes,
@@ -129,27 +132,28 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
 
 def _step(
     engine: _ChunkEngine, request: Request, threads: int, direction: Direction, progress: Progress | None
-) -> tuple[Timed, Histogram]:
+) -> Timed:
+    block = request.cases[0].block_bytes
     job = Job(
         descriptor=-1,
         direction=direction,
-        block_bytes=request.block_bytes,
+        block_bytes=block,
         seed=request.seed,
         checked=direction == "write",
     )
-    parts = regions(request.size_bytes, request.block_bytes, threads)
+    parts = regions(request.size_bytes, block, threads)
     orders = [order(part, shuffled=direction == "read", seed=request.seed + at) for at, part in enumerate(parts)]
     return run(engine, [job] * threads, orders, progress=progress)
 
 
-def _row(operation: str, threads: int, timed: Timed, times: Histogram) -> RequestRow:
+def _row(operation: str, threads: int, timed: Timed) -> RequestRow:
     return RequestRow(
         operation=operation,
         threads=threads,
         requests=timed.blocks,
         seconds=round(timed.seconds, 6),
         throughput_gbs=round(timed.bytes / timed.seconds / 1e9, 4),
-        latency_us=latency(times),
+        latency_us=latency(timed.latencies),
     )
 
 

@@ -36,6 +36,7 @@ class PosixEngine(Uncounted):
 
     name = "posix"
     forks = True
+    mixes_in_queue = True
 
     def __init__(self, iodepth: int) -> None:
         found = uring.support() if iodepth > 1 else uring.Support(usable=False)

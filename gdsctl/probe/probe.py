@@ -1,148 +1,75 @@
-"""One probe from beginning to end: a file, an engine, the run, the evidence, the comparison."""
+"""One probe from beginning to end: files, an engine, the runs, the evidence."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
-import platform
-import statistics
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from gdsctl.data import filesystems
-from gdsctl.errors import RefusedError, UsageError
+from gdsctl.errors import RefusedError
 from gdsctl.model.devices import Mount
-from gdsctl.model.judgement import Route
 from gdsctl.model.node import Report
 from gdsctl.probe import choose
-from gdsctl.probe.counters import Counters
+from gdsctl.probe.counters import Counters, Reading
 from gdsctl.probe.engine import Direction, Engine, Job
-from gdsctl.probe.histogram import Histogram
+from gdsctl.probe.figures import Figures, Setting, latency, mount_of, predicted, report
+from gdsctl.probe.limiter import Held, Limiter, limiter
 from gdsctl.probe.offsets import order, regions
+from gdsctl.probe.pinning import cpus, numa_node
 from gdsctl.probe.posix import PosixEngine
-from gdsctl.probe.report import Latency, Prediction, ProbeReport, Stability, SweepRow, Verified
+from gdsctl.probe.report import ProbeReport, Verified
+from gdsctl.probe.request import SWEEP_SECONDS, Case, Request, check
 from gdsctl.probe.run import Progress, Timed, flush, run
-from gdsctl.probe.sizes import words
 from gdsctl.probe.target import Target, opened
-from gdsctl.probe.verdict import Observed, PathTaken, judge
-from gdsctl.record import Record
+from gdsctl.probe.verdict import Observed, joined, judge
 from gdsctl.source.base import Source
 
-ReadWrite = Literal["read", "write", "randread", "randwrite"]
-
-SWEEP = (4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20)
-"""Block sizes of a sweep: what fio, gdsio and KV caches are commonly quoted at."""
-SWEEP_SECONDS = 3.0
-
 _LAYOUT_BLOCK = 1 << 20
-_SMALLEST, _LARGEST = 512, 64 << 20
-_MOST_THREADS, _MOST_DEPTH = 1024, 4096
-_STEADY_SECONDS = 3
-_MOST_LOG_LINES = 5
-
-
-class Request(Record, frozen=True, kw_only=True):
-    """What was asked for. `seconds` None: every block once; `gpus`: indices, empty for the first, None for all."""
-
-    path: str
-    engine: str = "auto"
-    rw: ReadWrite = "read"
-    block_bytes: int = 1 << 20
-    size_bytes: int = 1 << 30
-    threads: int = 1
-    iodepth: int = 1
-    seconds: float | None = None
-    warmup_seconds: float = 0.0
-    gpus: tuple[int, ...] | None = ()
-    verify: bool = False
-    allow_existing: bool = False
-    strict: bool = False
-    sweep: bool = False
-    seed: int = 0
-
-    @property
-    def direction(self) -> Direction:
-        return "read" if self.rw.endswith("read") else "write"
-
-    @property
-    def shuffled(self) -> bool:
-        return self.rw.startswith("rand")
-
-    @property
-    def blocks(self) -> tuple[int, ...]:
-        """Block sizes to run."""
-        if not self.sweep:
-            return (self.block_bytes,)
-        return tuple(block for block in SWEEP if block * self.threads <= self.size_bytes)
-
-
-class _Setting(NamedTuple):
-    request: Request
-    chosen: choose.Chosen
-    target: Target
-    source: Source
-    node: Report
-    mount: Mount | None
-
-
-class _Figures(Record, frozen=True, kw_only=True):
-    block_bytes: int
-    timed: Timed
-    latency: Latency
-    taken: PathTaken
-    fsync_seconds: float | None
-    verified: Verified | None
-
-
-def check(request: Request) -> None:
-    """Raises UsageError for what cannot be run, RefusedError for what memory does not hold."""
-    if not _SMALLEST <= request.block_bytes <= _LARGEST or request.block_bytes % _SMALLEST:
-        raise UsageError(f"--bs must be a multiple of 512 between 512 and 64M, not {request.block_bytes}")
-    if not 1 <= request.threads <= _MOST_THREADS:
-        raise UsageError(f"--threads must be 1 to {_MOST_THREADS}")
-    if not 1 <= request.iodepth <= _MOST_DEPTH:
-        raise UsageError(f"--iodepth must be 1 to {_MOST_DEPTH}")
-    if request.seconds is not None and not 0 < request.seconds <= 86400:
-        raise UsageError("--duration must be more than 0 and at most 86400 seconds")
-    if not 0 <= request.warmup_seconds <= 86400:
-        raise UsageError("--warmup must be 0 to 86400 seconds")
-    if not request.blocks or request.size_bytes < request.block_bytes * request.threads:
-        raise UsageError(f"--size is less than one block of --bs for each of {request.threads} threads")
-    if request.verify and request.allow_existing:
-        raise UsageError("--verify needs contents that the probe wrote; it does not go with --allow-existing")
-    memory = max(request.blocks) * request.threads * request.iodepth
-    if memory > os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
-        raise RefusedError(f"{words(memory)} of buffers are more than half of the memory that is free")
 
 
 def probe(request: Request, source: Source, node: Report, *, progress: Progress | None = None) -> ProbeReport:
     """Run it. Raises UsageError, RefusedError (the system refused) and UndecidedError (no such engine here)."""
     check(request)
+    largest = max(case.block_bytes for case in request.cases)
     with contextlib.ExitStack() as stack:
-        chosen = choose.engine(request.engine, node, iodepth=request.iodepth, gpus=request.gpus, strict=request.strict)
-        engine = chosen.engine
-        stack.callback(engine.close)
-        size = request.size_bytes // max(request.blocks) * max(request.blocks)
-        target = stack.enter_context(
+        chosen = choose.engine(
+            request.engine, node, iodepth=max(request.iodepth), gpus=request.gpus, strict=request.strict
+        )
+        stack.callback(chosen.engine.close)
+        targets = stack.enter_context(
             opened(
                 request.path,
-                size,
-                writes=request.direction == "write",
+                request.size_bytes // largest * largest,
+                writes=request.writes,
                 allow_existing=request.allow_existing,
-                block_bytes=max(request.blocks),
-                introduce=engine.introduce,
+                block_bytes=largest,
+                files=request.files,
+                destroys=request.destroys,
+                introduce=chosen.engine.introduce,
             )
         )
-        setting = _Setting(request, chosen, target, source, node, mount_of(node, request.path))
-        if target.own and request.direction == "read":
-            lay_out(target, request, progress)
-        return _report(setting, [_measure(setting, block, progress) for block in request.blocks])
+        setting = Setting(
+            request=request,
+            chosen=chosen,
+            targets=targets,
+            source=source,
+            node=node,
+            mount=mount_of(node, request.path),
+            cpus=cpus(node, request.numa, chosen.addresses),
+        )
+        if targets[0].blank and request.reads:
+            for target in targets:
+                lay_out(target, request, progress)
+        return report(setting, [_repeated(setting, case, progress) for case in request.cases])
 
 
 def lay_out(target: Target, request: Request, progress: Progress | None) -> None:
     """Write every block of the file, so that reads find data and not holes, and flush it to the storage."""
-    block = min(request.blocks)
+    block = min(case.block_bytes for case in request.cases)
     large = block * max(1, _LAYOUT_BLOCK // block)
     job = Job(descriptor=target.descriptor, direction="write", block_bytes=large, seed=request.seed, checked=True)
     whole = target.size_bytes // large * large
@@ -156,87 +83,164 @@ def lay_out(target: Target, request: Request, progress: Progress | None) -> None
     flush(target.descriptor, target.path)
 
 
-def _measure(setting: _Setting, block: int, progress: Progress | None) -> _Figures:
-    request, chosen, target, source, node, mount = setting
-    engine = chosen.engine
-    lanes, depth = request.threads, request.iodepth
+def _repeated(setting: Setting, case: Case, progress: Progress | None) -> tuple[Figures, ...]:
+    """The runs of one case; those after a mismatch are left out."""
+    found: list[Figures] = []
+    for _ in range(setting.request.repeat):
+        found.append(_measure(setting, case, progress))
+        verified = found[-1].verified
+        if verified is not None and not verified.ok:
+            break
+    return tuple(found)
+
+
+class _Lanes(NamedTuple):
+    jobs: tuple[Job, ...]
+    orders: tuple[Sequence[int], ...]
+    depth: int
+
+
+def _lanes(setting: Setting, case: Case) -> _Lanes:
+    """Threads are dealt to the files, then to the GPUs, in turn; each has its own part of its file."""
+    request, engine, gpus = setting.request, setting.chosen.engine, setting.chosen.gpus
+    threads, depth = case.threads, case.iodepth
     if depth > 1 and not engine.queues:  # no queue here: as many more threads keep as many blocks under way
-        lanes, depth = lanes * depth, 1
-    lanes = min(lanes, target.size_bytes // block)
-    gpus = chosen.gpus
-    jobs = [
-        Job(
-            descriptor=target.descriptor,
-            direction=request.direction,
-            block_bytes=block,
-            iodepth=depth,
-            seed=request.seed,
-            checked=request.verify,
-            gpu=gpus[lane % len(gpus)] if gpus else None,
+        threads, depth = threads * depth, 1
+    files = len(setting.targets)
+    threads = min(threads, files * min(target.size_bytes // case.block_bytes for target in setting.targets))
+    every_ns = int(1e9 * case.block_bytes * threads / request.rate_bytes) if request.rate_bytes else 0
+    parts = [
+        regions(target.size_bytes, case.block_bytes, len(range(at, threads, files)))
+        for at, target in enumerate(setting.targets)
+    ]
+    jobs, orders = [], []
+    for lane in range(threads):
+        jobs.append(
+            Job(
+                descriptor=setting.targets[lane % files].descriptor,
+                direction=request.directions[0],
+                block_bytes=case.block_bytes,
+                iodepth=depth,
+                seed=request.seed,
+                checked=request.verify,
+                gpu=gpus[lane % len(gpus)] if gpus else None,
+                read_percent=request.read_percent if request.mixed else None,
+                after_ns=int(1e9 * request.ramp_seconds * lane / threads),
+                every_ns=every_ns,
+                cpus=setting.cpus[lane % len(setting.cpus)],
+            )
         )
-        for lane in range(lanes)
-    ]
-    orders = [
-        order(region, shuffled=request.shuffled, seed=request.seed + lane)
-        for lane, region in enumerate(regions(target.size_bytes, block, lanes))
-    ]
+        orders.append(order(parts[lane % files][lane // files], shuffled=request.shuffled, seed=request.seed + lane))
+    return _Lanes(tuple(jobs), tuple(orders), depth)
+
+
+def _measure(setting: Setting, case: Case, progress: Progress | None) -> Figures:
+    request, engine, mount = setting.request, setting.chosen.engine, setting.mount
+    lanes = _lanes(setting, case)
     if request.warmup_seconds:
-        run(engine, jobs, orders, seconds=request.warmup_seconds)
-    counters = Counters(source, request.direction, device=target.device, mount=mount, blocks=node.block)
-    seconds = request.seconds or (SWEEP_SECONDS if request.sweep else None)
-    before = counters.read(target.descriptor, target.size_bytes)
-    if target.own:
-        before = before.with_cache(0)
+        run(engine, lanes.jobs, lanes.orders, seconds=request.warmup_seconds)
+    files = [(target.descriptor, target.size_bytes) for target in setting.targets]
+    counters = {
+        direction: Counters(
+            setting.source, direction, device=setting.targets[0].device, mount=mount, blocks=setting.node.block
+        )
+        for direction in request.directions
+    }
+    before = {direction: some.read(*files) for direction, some in counters.items()}
+    if setting.targets[0].own:
+        before = {direction: reading.with_cache(0) for direction, reading in before.items()}
     engine.begin()
-    timed, histogram = run(engine, jobs, orders, seconds=seconds, progress=progress)
-    fsync_seconds = flush(target.descriptor, target.path) if request.direction == "write" else None
-    after = counters.read(target.descriptor, target.size_bytes)
+    timed = run(
+        engine,
+        lanes.jobs,
+        lanes.orders,
+        seconds=request.seconds or (SWEEP_SECONDS if request.sweeps else None),
+        ramp_seconds=request.ramp_seconds,
+        progress=progress,
+    )
+    fsync_seconds = sum(flush(target.descriptor, target.path) for target in setting.targets) if request.writes else None
+    added = {direction: some.read(*files).since(before[direction]) for direction, some in counters.items()}
     if not timed.blocks:
         raise RefusedError("not one block was moved in the time given; give more --duration")
-    seen = Observed(
-        engine="posix" if engine.name == "posix" else "bounce" if engine.name == "bounce" else "cufile",
-        direction=request.direction,
-        bytes=timed.bytes,
-        blocks=timed.blocks,
-        distinct_bytes=min(timed.bytes, target.size_bytes),
-        direct=bool(fcntl.fcntl(target.descriptor, fcntl.F_GETFL) & os.O_DIRECT),
-        counters=after.since(before),
-        compat_allowed=engine.compat_allowed,
-        c2c=_c2c(node, gpus),
-        user_rdma=_user_rdma(mount),
-        cufile=engine.counts(request.direction),
-    )
-    return _Figures(
-        block_bytes=block,
+    seen = {direction: _observed(setting, timed, direction, added[direction]) for direction in request.directions}
+    return Figures(
+        case=case,
         timed=timed,
-        latency=latency(histogram),
-        taken=judge(seen),
+        latency=latency(timed.latencies),
+        taken=joined({direction: judge(one) for direction, one in seen.items() if one.blocks or len(seen) == 1}),
+        limiter=_limiter(setting, lanes, timed, next(iter(added.values()))),
         fsync_seconds=fsync_seconds,
-        verified=_verified(request, engine, jobs, orders, timed) if request.verify else None,
+        verified=_verified(request, engine, lanes, timed) if request.verify else None,
     )
 
 
-def _verified(
-    request: Request, engine: Engine, jobs: Sequence[Job], orders: Sequence[Sequence[int]], timed: Timed
-) -> Verified:
+def _observed(setting: Setting, timed: Timed, direction: Direction, added: Reading) -> Observed:
+    engine, gpus = setting.chosen.engine, setting.chosen.gpus
+    moved = timed.sides[direction].moved_blocks
+    size = sum(target.size_bytes for target in setting.targets)
+    return Observed(
+        engine="posix" if engine.name == "posix" else "bounce" if engine.name == "bounce" else "cufile",
+        direction=direction,
+        bytes=moved * timed.block_bytes,
+        blocks=moved,
+        distinct_bytes=min(sum(side.moved_blocks for side in timed.sides.values()) * timed.block_bytes, size),
+        direct=all(fcntl.fcntl(target.descriptor, fcntl.F_GETFL) & os.O_DIRECT for target in setting.targets),
+        counters=added,
+        compat_allowed=engine.compat_allowed,
+        c2c=_c2c(setting.node, setting.chosen.addresses) if gpus else None,
+        user_rdma=_user_rdma(setting.mount),
+        cufile=engine.counts(direction),
+    )
+
+
+def _limiter(setting: Setting, lanes: _Lanes, timed: Timed, added: Reading) -> Limiter:
+    request, mount, chosen = setting.request, setting.mount, setting.chosen
+    gbs = timed.bytes / timed.seconds / 1e9
+    prediction = predicted(setting.node, mount, chosen.addresses, gbs, to_gpu=bool(chosen.gpus))
+    drive = next((drive for drive in setting.node.nvme if mount is not None and mount.device in drive.namespaces), None)
+    home = numa_node(setting.node, drive.address) if drive is not None and drive.address is not None else None
+    nodes = {entry.id: entry.cpus for entry in setting.node.numa.nodes}
+    local = cpus(setting.node, str(home), ())[0] if home in nodes and any(setting.cpus) else ()
+    wall_ms = 1e3 * timed.seconds
+    return limiter(
+        Held(
+            gbs=gbs,
+            block_bytes=timed.block_bytes,
+            lanes=len(lanes.jobs),
+            under_way=len(lanes.jobs) * lanes.depth,
+            cores=timed.cpu_seconds / timed.seconds,
+            cpus=len(set(itertools.chain(*setting.cpus)) or os.sched_getaffinity(0)),
+            mean_latency_us=(timed.latencies.mean() or 0) / 1e3,
+            rate_gbs=request.rate_bytes / 1e9 if request.rate_bytes else None,
+            ratio=prediction.ratio,
+            busy=added.busy_ms / wall_ms if added.busy_ms is not None else None,
+            queue=added.queued_ms / wall_ms if added.queued_ms is not None else None,
+            nfs_connections=_nfs_connections(mount),
+            remote=bool(local) and not set(local) & set(itertools.chain(*setting.cpus)),
+        )
+    )
+
+
+def _nfs_connections(mount: Mount | None) -> int | None:
+    """As far as the mount's options tell; None for other file systems, and for VAST's lists of ports."""
+    if mount is None or not mount.fstype.startswith("nfs"):
+        return None
+    options = dict(option.partition("=")[::2] for option in mount.options)
+    if options.keys() & {"localports", "remoteports"}:
+        return None
+    count = options.get("nconnect", "1")
+    return int(count) if count.isdecimal() else None
+
+
+def _verified(request: Request, engine: Engine, lanes: _Lanes, timed: Timed) -> Verified:
     """Reads were compared as they came; what was written is read back and compared now, with the same engine."""
     checked, mismatch = timed.bytes, timed.mismatch
-    if request.direction == "write":
-        written = [order[:count] for order, count in zip(orders, timed.by_thread, strict=True) if count]
-        back = [
-            Job(
-                descriptor=job.descriptor,
-                direction="read",
-                block_bytes=job.block_bytes,
-                iodepth=job.iodepth,
-                seed=job.seed,
-                checked=True,
-                gpu=job.gpu,
-            )
-            for job, count in zip(jobs, timed.by_thread, strict=True)
-            if count
-        ]
-        again, _ = run(engine, back, written)
+    if request.writes and mismatch is None:
+        wanted = lanes.orders
+        if not request.mixed:  # else the whole of it was laid out, and has to be as it was
+            wanted = tuple(some[:count] for some, count in zip(lanes.orders, timed.by_thread, strict=True))
+        back = [(job.alone("read"), some) for job, some in zip(lanes.jobs, wanted, strict=True) if some]
+        again = run(engine, [job for job, _ in back], [some for _, some in back])
         checked, mismatch = again.bytes, again.mismatch
     return Verified(
         ok=mismatch is None,
@@ -248,161 +252,14 @@ def _verified(
     )
 
 
-def latency(histogram: Histogram) -> Latency:
-    """Nanoseconds to microseconds."""
-
-    def us(nanoseconds: float | None) -> float:
-        return round((nanoseconds or 0) / 1e3, 3)
-
-    return Latency(
-        min=us(histogram.minimum),
-        mean=us(histogram.mean()),
-        p50=us(histogram.percentile(50)),
-        p90=us(histogram.percentile(90)),
-        p99=us(histogram.percentile(99)),
-        p99_9=us(histogram.percentile(99.9)),
-        max=us(histogram.maximum),
-    )
-
-
-def stability(timed: Timed) -> Stability:
-    series = timed.series_gbs
-    mean = statistics.fmean(series) if series else 0.0
-    spread = statistics.stdev(series) / mean if len(series) >= _STEADY_SECONDS and mean else None
-    return Stability(series_gbs=series, coefficient_of_variation=None if spread is None else round(spread, 4))
-
-
-def _c2c(node: Report, gpus: Sequence[int]) -> bool | None:
+def _c2c(node: Report, addresses: Sequence[str]) -> bool | None:
     """Are the GPUs joined to the CPU by NVLink-C2C? No machine but those with Grace, which is an Arm CPU, has it."""
     if node.platform.arch == "x86_64":
         return False
-    known = {node.gpus[gpu].c2c for gpu in gpus if gpu < len(node.gpus)}
+    known = {gpu.c2c for gpu in node.gpus if gpu.address in addresses}
     return known.pop() if len(known) == 1 else None
 
 
 def _user_rdma(mount: Mount | None) -> bool:
     row = filesystems.filesystem(mount.fstype) if mount is not None else None
     return row is not None and row.rdma == "userspace"
-
-
-def mount_of(node: Report, path: str) -> Mount | None:
-    """The mount that a path lies on; of several on one target, the one on top."""
-    real = os.path.realpath(path)
-    over = [m for m in node.mounts if real == m.target or real.startswith(m.target.rstrip("/") + "/")]
-    return max(enumerate(over), key=lambda found: (len(found[1].target), found[0]))[1] if over else None
-
-
-def predicted(node: Report, mount: Mount | None, gpus: Sequence[int], throughput: float, *, to_gpu: bool) -> Prediction:
-    if mount is None:
-        return Prediction(because="the mount is not among those that inspect knows")
-    wanted = {node.gpus[index].address or str(index) for index in (gpus or (0,)) if index < len(node.gpus)}
-    routes: list[Route] = [route for route in node.routes if route.mount == mount.target and route.gpu in wanted]
-    if not routes:
-        return Prediction(mount=mount.target, because="no GPU, so inspect predicts no route for this mount")
-    first = routes[0]
-    ceilings = [route.ceiling_gbs for route in routes if route.ceiling_gbs is not None]
-    ceiling = sum(ceilings) if len(ceilings) == len(routes) else None
-    return Prediction(
-        gpu=first.gpu,
-        mount=mount.target,
-        route=first.route,
-        ceiling_gbs=ceiling,
-        ratio=round(throughput / ceiling, 4) if ceiling and to_gpu else None,
-        because=first.because if to_gpu else f"for GPU memory, which this engine did not use: {first.because}",
-    )
-
-
-def _report(setting: _Setting, found: Sequence[_Figures]) -> ProbeReport:
-    request, chosen, target, _, node, mount = setting
-    best = max(found, key=lambda figures: figures.timed.bytes / figures.timed.seconds)
-    timed, engine = best.timed, chosen.engine
-    throughput = timed.bytes / timed.seconds / 1e9
-    to_gpu = bool(chosen.gpus)
-    direct = {"mixed": False, "compat": False, "unknown": None}.get(best.taken.verdict, True)
-    bad = next((figures.verified for figures in found if figures.verified and not figures.verified.ok), None)
-    return ProbeReport(
-        tool=node.tool,
-        engine=engine.name,
-        engine_because=chosen.because,
-        carried_by=engine.how,
-        path=request.path,
-        file=target.named,
-        direct=direct,
-        rw=request.rw,
-        block_bytes=best.block_bytes,
-        threads=request.threads,
-        iodepth=request.iodepth,
-        gpus=chosen.gpus,
-        bytes=timed.bytes,
-        seconds=round(timed.seconds, 6),
-        throughput_gbs=round(throughput, 4),
-        iops=round(timed.blocks / timed.seconds, 1),
-        latency_us=best.latency,
-        cpu_seconds_per_gb=round(timed.cpu_seconds / timed.bytes * 1e9, 4),
-        fsync_seconds=best.fsync_seconds,
-        stability=stability(timed),
-        verify=bad or best.verified,
-        path_taken=best.taken,
-        prediction=predicted(node, mount, chosen.gpus, throughput, to_gpu=to_gpu),
-        sweep=tuple(map(_sweep_row, found)) if request.sweep else (),
-        notes=_notes(request, engine, best),
-        environment=environment(node, mount),
-    )
-
-
-def _sweep_row(figures: _Figures) -> SweepRow:
-    timed = figures.timed
-    return SweepRow(
-        block_bytes=figures.block_bytes,
-        bytes=timed.bytes,
-        seconds=round(timed.seconds, 6),
-        throughput_gbs=round(timed.bytes / timed.seconds / 1e9, 4),
-        iops=round(timed.blocks / timed.seconds, 1),
-        latency_us=figures.latency,
-        cpu_seconds_per_gb=round(timed.cpu_seconds / timed.bytes * 1e9, 4),
-        stability=stability(timed),
-        path_taken=figures.taken,
-    )
-
-
-def _notes(request: Request, engine: Engine, best: _Figures) -> tuple[str, ...]:
-    """What a reader of the figures has to know, and what held them back."""
-    timed = best.timed
-    notes = []
-    if request.iodepth > 1 and not engine.queues:
-        why = engine.why_no_queue
-        notes.append(f"--iodepth {request.iodepth} is kept by {request.threads * request.iodepth} threads: {why}")
-    if request.verify:
-        notes.append("the figures include filling and comparing each block; latencies do not")
-    if timed.seconds < 1:
-        notes.append("less than a second of data: the throughput is not steady; give more --size or a --duration")
-    cores = timed.cpu_seconds / timed.seconds
-    busy = min(request.threads * (1 if engine.queues else request.iodepth), os.cpu_count() or 1)
-    if cores > 0.9 * busy:
-        notes.append(f"the CPU is the limit: {cores:.2f} cores were busy for {busy} threads; larger --bs costs less")
-    elif request.threads == 1 and request.iodepth == 1:
-        notes.append("one block under way at a time; --threads or --iodepth show what the storage gives at most")
-    notes.extend(f"cufile.log: {line}" for line in engine.log_lines()[:_MOST_LOG_LINES])
-    return tuple(notes)
-
-
-def environment(node: Report, mount: Mount | None) -> dict[str, Any]:
-    """What the figures depend on."""
-    return {
-        "host": node.source.host,
-        "time": node.source.captured_at,
-        "kernel": node.platform.kernel,
-        "arch": node.platform.arch,
-        "cpu_model": node.platform.cpu_model,
-        "cpus": os.cpu_count(),
-        "load_average": round(os.getloadavg()[0], 2),
-        "virtualization": node.platform.virtualization,
-        "python": platform.python_version(),
-        "gds_version": node.gds.version,
-        "nvidia_driver": node.nvidia_driver.version,
-        "mount": mount.target if mount else None,
-        "fstype": mount.fstype if mount else None,
-        "options": list(mount.options) if mount else None,
-        "device": mount.device if mount else None,
-        "backing": mount.backing.kind if mount else None,
-    }

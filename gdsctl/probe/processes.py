@@ -51,11 +51,16 @@ class _Worker(NamedTuple):
 
 
 def together(
-    works: Sequence[Work], *, ended: Callable[[Any], bool], moved: Callable[[int], None], patience_s: float
+    works: Sequence[Work],
+    *,
+    ended: Callable[[Any], bool],
+    moved: Callable[[int], None],
+    patience_s: float,
+    begin: Callable[[], None] = lambda: None,
 ) -> list[Any]:
     """What each work returns, or raises, in order; each in a forked process, and begun at one moment (Line.go).
 
-    `ended`: does a result end the others; `moved`: told the sum of Line.moved. No process outlives this call, or its
+    `ended`: does a result end the others; `begin`: told when all are about to begin; `moved`: told the sum of Line.moved. No process outlives this call, or its
     caller's SIGKILL, but for one that the kernel does not let go of. Raises RefusedError where one is killed or silent.
     """
     results: list[Any] = [None] * len(works)
@@ -74,6 +79,7 @@ def together(
                 if said is None:
                     unready -= 1
                     if not unready:
+                        begin()
                         _tell(at, time.perf_counter_ns())
                 elif isinstance(said, _Moved):
                     blocks[at[connection]] = said.blocks

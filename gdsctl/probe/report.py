@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gdsctl.model.node import SCHEMA_VERSION, Tool
+from gdsctl.probe.limiter import Limiter
 from gdsctl.probe.pattern import Kind
-from gdsctl.probe.verdict import PathTaken
+from gdsctl.probe.verdict import PathName, PathTaken
 from gdsctl.record import Record
 
 
@@ -51,10 +52,41 @@ class Stability(Record, frozen=True, kw_only=True):
     coefficient_of_variation: float | None = None
 
 
+class SideRow(Record, frozen=True, kw_only=True):
+    """The reads or the writes of a mixed run."""
+
+    bytes: int
+    throughput_gbs: float
+    iops: float
+    latency_us: Latency
+
+
+class RepeatRow(Record, frozen=True, kw_only=True):
+    """One of several runs alike, in the order in which they ran."""
+
+    throughput_gbs: float
+    iops: float
+    p50_us: float
+    p99_us: float
+    cpu_seconds_per_gb: float
+    verdict: PathName
+
+
+class Spread(Record, frozen=True, kw_only=True):
+    """Of the repeats' throughputs in GB/s. `coefficient_of_variation`: standard deviation by mean; None for fewer than three."""
+
+    min: float
+    median: float
+    max: float
+    coefficient_of_variation: float | None = None
+
+
 class SweepRow(Record, frozen=True, kw_only=True):
-    """The figures of one block size."""
+    """The figures of one combination of block size, threads and queue depth; of several runs those of the median one."""
 
     block_bytes: int
+    threads: int
+    iodepth: int
     bytes: int
     seconds: float
     throughput_gbs: float
@@ -63,6 +95,22 @@ class SweepRow(Record, frozen=True, kw_only=True):
     cpu_seconds_per_gb: float
     stability: Stability
     path_taken: PathTaken
+    limiter: Limiter | None = None
+    spread: Spread | None = None
+
+
+class ComparisonRow(Record, frozen=True, kw_only=True):
+    """The same job by another engine. `ratio`: this probe's throughput by the other's."""
+
+    engine: str
+    carried_by: str
+    throughput_gbs: float
+    cpu_seconds_per_gb: float | None = None
+    p50_us: float | None = None
+    p99_us: float | None = None
+    verdict: str | None = None
+    ratio: float
+    says: str
 
 
 class RequestRow(Record, frozen=True, kw_only=True):
@@ -80,8 +128,10 @@ class ProbeReport(Record, frozen=True, kw_only=True):
     """What was done, the figures, and the path with its evidence.
 
     `engine_because`: why this engine; `carried_by`: system calls or library; `direct`: did the verdict show direct I/O
-    (None: unknown); `cpu_seconds_per_gb`: user and system time of this process, by 10^9 bytes. With `--sweep` the figures
-    are those of the fastest block size, and `sweep` has them all; with a workload `requests` has a row for each step.
+    (None: unknown); `cpu_seconds_per_gb`: user and system time of this process, by 10^9 bytes. Of several combinations
+    the figures are those of the fastest, and `sweep` has them all; of `repeats` those of the median run. `read`, `write`:
+    the two sides of a mixed run; `numa_cpus`: of each GPU's threads, where they are bound. With a workload `requests` has
+    a row for each step.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -96,18 +146,27 @@ class ProbeReport(Record, frozen=True, kw_only=True):
     block_bytes: int
     threads: int
     iodepth: int
+    files: int = 1
+    rate_gbs: float | None = None
     gpus: tuple[int, ...] = ()
+    numa_cpus: tuple[tuple[int, ...], ...] = ()
     bytes: int
     seconds: float
     throughput_gbs: float
     iops: float
     latency_us: Latency
     cpu_seconds_per_gb: float
+    read: SideRow | None = None
+    write: SideRow | None = None
+    repeats: tuple[RepeatRow, ...] = ()
+    spread: Spread | None = None
     fsync_seconds: float | None = None
     stability: Stability
     verify: Verified | None = None
     path_taken: PathTaken
     prediction: Prediction
+    limiter: Limiter | None = None
+    comparison: tuple[ComparisonRow, ...] = ()
     sweep: tuple[SweepRow, ...] = ()
     requests: tuple[RequestRow, ...] = ()
     notes: tuple[str, ...] = ()

@@ -9,13 +9,25 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
-from gdsctl.errors import RefusedError
+from gdsctl.errors import RefusedError, UsageError
 from gdsctl.probe import processes
 from gdsctl.probe.deadline import PATIENCE_S, within
-from gdsctl.probe.engine import Engine, Job, Lane, Log, MismatchError, Stop, TransferError
+from gdsctl.probe.engine import (
+    Direction,
+    Engine,
+    Job,
+    Lane,
+    Log,
+    MismatchError,
+    Mixed,
+    OneAtATime,
+    Stop,
+    TransferError,
+)
 from gdsctl.probe.histogram import Histogram
 from gdsctl.probe.pattern import Mismatch
 from gdsctl.probe.sizes import words
@@ -29,50 +41,93 @@ _LOOK_EVERY_S = 0.2
 _MOST_PROCESSES = 64
 
 
-class Timed(Record, frozen=True, kw_only=True):
-    """One run. `series_gbs`: GB/s in each whole second; `by_thread`: blocks that each thread moved.
+class Side(Record, frozen=True, kw_only=True):
+    """The reads or the writes of a run. `moved_blocks`: with those before blocks count; `latencies`: nanoseconds."""
 
-    `mismatch`: the first block that was not as written.
+    moved_blocks: int
+    latencies: Histogram
+
+
+class Timed(Record, frozen=True, kw_only=True):
+    """One run, from where blocks count to its end.
+
+    `sides`: what was read and what was written; `series_gbs`: GB/s in each whole second; `by_thread`: blocks that each
+    thread moved; `mismatch`: the first block that was not as written.
     """
 
-    bytes: int
-    blocks: int
+    block_bytes: int
     seconds: float
     cpu_seconds: float
     series_gbs: tuple[float, ...]
+    sides: dict[Direction, Side]
     by_thread: tuple[int, ...] = ()
     mismatch: Mismatch | None = None
+
+    @property
+    def blocks(self) -> int:
+        return sum(side.latencies.total for side in self.sides.values())
+
+    @property
+    def bytes(self) -> int:
+        return self.blocks * self.block_bytes
+
+    @property
+    def latencies(self) -> Histogram:
+        return merged(side.latencies for side in self.sides.values())
 
 
 Begin = Callable[[], int]
 """Called when all lanes are open: gives the moment at which the run begins (time.perf_counter_ns)."""
 
 
+class _Hooks(NamedTuple):
+    """What ties a run to whoever started it."""
+
+    progress: Progress | None
+    stop: Stop | None = None
+    begin: Begin = time.perf_counter_ns
+
+
+class _Timing(NamedTuple):
+    seconds: float | None
+    ramp_seconds: float
+    patience_s: float
+
+
 class _Crew:
     """`seconds`: how long, or None for every block once."""
 
-    def __init__(self, threads: int, seconds: float | None, stop: Stop, begin: Begin) -> None:
-        self.seconds = seconds
-        self.stop = stop
-        self._when = begin
+    def __init__(self, threads: int, timing: _Timing, hooks: _Hooks) -> None:
+        self.seconds = timing.seconds
+        self.ramp_ns = int(timing.ramp_seconds * 1e9)
+        self.stop = hooks.stop or Stop()
+        self._when = hooks.begin
         self.logs = [Log() for _ in range(threads)]
         self.errors: list[BaseException] = []
-        self.started = self.ended = 0
-        self.cpu_seconds = 0.0
+        self.started = self.counted = self.ended = 0
+        self.cpu_seconds: float | None = None
         self.ready = threading.Barrier(threads + 1, action=self._begin)
 
     def _begin(self) -> None:
         """Once, when all lanes are open and before any moves a block."""
         self.started = self._when()
-        self.cpu_seconds = -_cpu_seconds()
+        self.counted = self.started + self.ramp_ns
+        self.look()
         for log in self.logs:
-            log.origin = self.started
+            log.origin = self.counted
         if self.seconds is not None:
-            self.stop.at = self.started + int(self.seconds * 1e9)
+            self.stop.at = self.counted + int(self.seconds * 1e9)
+
+    def look(self) -> float:
+        """Begin to count the CPU's time when blocks begin to count; returns seconds until it is worth to look again."""
+        ahead = self.counted - time.perf_counter_ns()
+        if ahead <= 0 and self.cpu_seconds is None:
+            self.cpu_seconds = -_cpu_seconds()
+        return min(_LOOK_EVERY_S, ahead / 1e9) if ahead > 0 else _LOOK_EVERY_S
 
     def end(self) -> None:
         self.ended = time.perf_counter_ns()
-        self.cpu_seconds += _cpu_seconds()
+        self.cpu_seconds = (self.cpu_seconds or 0.0) + _cpu_seconds()
 
 
 def run(
@@ -81,49 +136,43 @@ def run(
     orders: Sequence[Sequence[int]],
     *,
     seconds: float | None = None,
+    ramp_seconds: float = 0.0,
     progress: Progress | None = None,
     patience_s: float = PATIENCE_S,
-) -> tuple[Timed, Histogram]:
-    """Move the blocks of each order, a thread each: once, or over and over for `seconds`.
+) -> Timed:
+    """Move the blocks of each order, a thread each: once, or over and over for `seconds` after `ramp_seconds`.
 
     Raises RefusedError for the first block that the system does not move, and where none moves for `patience_s`.
     """
+    timing = _Timing(seconds, ramp_seconds, patience_s + 2 * max(job.every_ns for job in jobs) / 1e9)
     if engine.forks and len(jobs) > 1:
-        return _forked(engine, jobs, orders, seconds=seconds, progress=progress, patience_s=patience_s)
-    stop = Stop()
-    return _threads(engine, jobs, orders, stop, seconds=seconds, progress=progress, patience_s=patience_s)
+        return _forked(engine, jobs, orders, timing, progress)
+    return _threads(engine, jobs, orders, timing, _Hooks(progress=progress))
 
 
 def _forked(
     engine: Engine,
     jobs: Sequence[Job],
     orders: Sequence[Sequence[int]],
-    *,
-    seconds: float | None,
+    timing: _Timing,
     progress: Progress | None,
-    patience_s: float,
-) -> tuple[Timed, Histogram]:
+) -> Timed:
     """A process for each job, up to a number; beyond it several threads in each."""
     block, count = jobs[0].block_bytes, min(len(jobs), _MOST_PROCESSES)
-    began, cpu = time.perf_counter(), -_cpu_seconds()
+    began, cpu = time.perf_counter(), 0.0
 
-    def work(share: slice, connection: Connection) -> tuple[Timed, Histogram]:
+    def go() -> None:
+        nonlocal cpu
+        cpu = -_cpu_seconds()
+
+    def work(share: slice, connection: Connection) -> Timed:
         stop = Stop()
         line = processes.Line(connection, stop.now)
 
         def tell(moved: int, _: float) -> None:
             line.moved(moved // block)
 
-        return _threads(
-            engine,
-            jobs[share],
-            orders[share],
-            stop,
-            seconds=seconds,
-            progress=tell,
-            patience_s=patience_s,
-            begin=line.go,
-        )
+        return _threads(engine, jobs[share], orders[share], timing, _Hooks(tell, stop, line.go))
 
     def moved(blocks: int) -> None:
         if progress is not None:
@@ -132,9 +181,10 @@ def _forked(
     shares = [slice(number, None, count) for number in range(count)]
     found = processes.together(
         [functools.partial(work, share) for share in shares],
-        ended=lambda result: isinstance(result, BaseException) or result[0].mismatch is not None,
+        ended=lambda result: isinstance(result, BaseException) or result.mismatch is not None,
+        begin=go,
         moved=moved,
-        patience_s=patience_s,
+        patience_s=timing.patience_s,
     )
     errors = [result for result in found if isinstance(result, BaseException)]
     if errors:
@@ -142,42 +192,45 @@ def _forked(
     return _joined(found, shares, len(jobs), cpu + _cpu_seconds())
 
 
-def _joined(
-    found: Sequence[tuple[Timed, Histogram]], shares: Sequence[slice], threads: int, cpu_seconds: float
-) -> tuple[Timed, Histogram]:
+def _joined(found: Sequence[Timed], shares: Sequence[slice], threads: int, cpu_seconds: float) -> Timed:
     """The figures of all processes as one; `cpu_seconds`: of the process that watched them."""
-    histogram, by_thread = Histogram(), [0] * threads
-    for (timed, part), share in zip(found, shares, strict=True):
-        histogram.merge(part)
+    by_thread = [0] * threads
+    for timed, share in zip(found, shares, strict=True):
         by_thread[share] = timed.by_thread
-    each = [timed for timed, _ in found]
-    seconds = max(timed.seconds for timed in each)
-    series = itertools.zip_longest(*(timed.series_gbs for timed in each), fillvalue=0.0)
-    mismatches = [timed.mismatch for timed in each if timed.mismatch is not None]
-    joined = Timed(
-        bytes=sum(timed.bytes for timed in each),
-        blocks=histogram.total,
-        seconds=seconds,
-        cpu_seconds=sum(timed.cpu_seconds for timed in each) + cpu_seconds,
+    series = itertools.zip_longest(*(timed.series_gbs for timed in found), fillvalue=0.0)
+    mismatches = [timed.mismatch for timed in found if timed.mismatch is not None]
+    return Timed(
+        block_bytes=found[0].block_bytes,
+        seconds=max(timed.seconds for timed in found),
+        cpu_seconds=sum(timed.cpu_seconds for timed in found) + cpu_seconds,
         series_gbs=tuple(round(sum(second), 4) for second in series),
+        sides={direction: _side([timed.sides[direction] for timed in found]) for direction in found[0].sides},
         by_thread=tuple(by_thread),
         mismatch=min(mismatches, key=lambda mismatch: mismatch.offset, default=None),
     )
-    return joined, histogram
+
+
+def _side(sides: Sequence[Side]) -> Side:
+    return Side(
+        moved_blocks=sum(side.moved_blocks for side in sides), latencies=merged(side.latencies for side in sides)
+    )
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram:
+    together = Histogram()
+    for histogram in histograms:
+        together.merge(histogram)
+    return together
 
 
 def _threads(
     engine: Engine,
     jobs: Sequence[Job],
     orders: Sequence[Sequence[int]],
-    stop: Stop,
-    *,
-    seconds: float | None,
-    progress: Progress | None,
-    patience_s: float,
-    begin: Begin = time.perf_counter_ns,
-) -> tuple[Timed, Histogram]:
-    crew = _Crew(len(jobs), seconds, stop, begin)
+    timing: _Timing,
+    hooks: _Hooks,
+) -> Timed:
+    crew = _Crew(len(jobs), timing, hooks)
     workers = [
         threading.Thread(target=_work, args=(crew, engine, job, order, log), daemon=True)
         for job, order, log in zip(jobs, orders, crew.logs, strict=True)
@@ -186,8 +239,8 @@ def _threads(
         worker.start()
     try:
         with contextlib.suppress(threading.BrokenBarrierError):
-            crew.ready.wait(patience_s)
-        _watch(crew, workers, jobs[0].block_bytes, progress=progress, patience_s=patience_s)
+            crew.ready.wait(timing.patience_s)
+        _watch(crew, workers, jobs[0].block_bytes, progress=hooks.progress, patience_s=timing.patience_s)
         crew.end()
     finally:
         crew.stop.now()
@@ -199,13 +252,17 @@ def _threads(
     others = [error for error in crew.errors if not isinstance(error, MismatchError)]
     if others:
         raise _told(others[0], jobs[0])
-    return _figures(crew, jobs[0].block_bytes, mismatch)
+    return _figures(crew, jobs[0], mismatch)
 
 
 def _work(crew: _Crew, engine: Engine, job: Job, order: Sequence[int], log: Log) -> None:
     try:
+        if job.cpus:
+            os.sched_setaffinity(0, job.cpus)  # of this thread: Linux knows it by 0, too
         with _lane(engine, job) as lane:
             crew.ready.wait(PATIENCE_S)
+            while (ahead := min(crew.started + job.after_ns, crew.stop.at) - time.perf_counter_ns()) > 0:
+                time.sleep(min(_LOOK_EVERY_S, ahead / 1e9))
             while True:
                 lane.drive(order, crew.stop, log)
                 if crew.seconds is None or time.perf_counter_ns() >= crew.stop.at:
@@ -220,7 +277,13 @@ def _work(crew: _Crew, engine: Engine, job: Job, order: Sequence[int], log: Log)
 
 @contextlib.contextmanager
 def _lane(engine: Engine, job: Job) -> Iterator[Lane]:
-    lane = engine.lane(job)
+    if job.read_percent is None or (engine.mixes_in_queue and engine.queues and job.iodepth > 1):
+        lane = engine.lane(job)
+    else:
+        reading, writing = engine.lane(job.alone("read")), engine.lane(job.alone("write"))
+        if not isinstance(reading, OneAtATime) or not isinstance(writing, OneAtATime):
+            raise UsageError(f"{engine.name} does not mix reads and writes in a queue; take --iodepth 1")
+        lane = Mixed(job, reading, writing)
     try:
         yield lane
     finally:
@@ -234,7 +297,7 @@ def _watch(
     seen, since = -1, time.perf_counter()
     for worker in workers:
         while worker.is_alive():
-            worker.join(_LOOK_EVERY_S)
+            worker.join(crew.look())
             blocks = sum(log.blocks for log in crew.logs)
             if blocks != seen:
                 seen, since = blocks, time.perf_counter()
@@ -264,25 +327,32 @@ def _told(error: BaseException, job: Job) -> BaseException:
     return error
 
 
-def _figures(crew: _Crew, block: int, mismatch: Mismatch | None) -> tuple[Timed, Histogram]:
-    histogram = Histogram()
-    per_second: dict[int, int] = {}
+def _figures(crew: _Crew, job: Job, mismatch: Mismatch | None) -> Timed:
     for log in crew.logs:
         log.fold()
-        histogram.merge(log.histogram)
+    beside = [log.writes for log in crew.logs if log.writes is not None]
+    logs: dict[Direction, list[Log]] = {job.direction: crew.logs}
+    if job.read_percent is not None:
+        logs = {"read": crew.logs, "write": beside}
+    per_second: dict[int, int] = {}
+    for log in itertools.chain(*logs.values()):
         for second, done in log.done_in_second.items():
             per_second[second] = per_second.get(second, 0) + done
-    seconds = (crew.ended - crew.started) / 1e9
-    timed = Timed(
-        bytes=histogram.total * block,
-        blocks=histogram.total,
+    seconds = max(0, crew.ended - crew.counted) / 1e9
+    return Timed(
+        block_bytes=job.block_bytes,
         seconds=seconds,
-        cpu_seconds=crew.cpu_seconds,
-        series_gbs=tuple(round(per_second.get(second, 0) * block / 1e9, 4) for second in range(int(seconds))),
+        cpu_seconds=crew.cpu_seconds or 0.0,
+        series_gbs=tuple(round(per_second.get(second, 0) * job.block_bytes / 1e9, 4) for second in range(int(seconds))),
+        sides={
+            direction: Side(
+                moved_blocks=sum(log.folded for log in some), latencies=merged(log.histogram for log in some)
+            )
+            for direction, some in logs.items()
+        },
         by_thread=tuple(log.folded for log in crew.logs),
         mismatch=mismatch,
     )
-    return timed, histogram
 
 
 def flush(descriptor: int, path: str) -> float:

@@ -33,13 +33,14 @@ _LEFT_FREE_BYTES = 1 << 30
 class Target(Record, frozen=True, kw_only=True):
     """An open file. `path`: what the user named; `descriptor`: with O_DIRECT; `own`: made by this probe; `named`: how.
 
-    `device`: (major, minor) that the file system says the file is on.
+    `blank`: what stands in it is nobody's; `device`: (major, minor) that the file system says the file is on.
     """
 
     path: str
     descriptor: int
     size_bytes: int
     own: bool
+    blank: bool
     named: str
     device: tuple[int, int]
 
@@ -58,40 +59,58 @@ def opened(
     writes: bool,
     allow_existing: bool,
     block_bytes: int,
+    files: int = 1,
+    destroys: str | None = None,
     introduce: Introduce | None = None,
-) -> Iterator[Target]:
-    """The file for one probe; gone, if it is its own, when the block ends.
+) -> Iterator[tuple[Target, ...]]:
+    """The files for one probe, of `size_bytes` together; gone, those that are its own, when the block ends.
 
-    Raises UsageError for what the probe will not touch, RefusedError where the system refuses.
+    `destroys`: the block device that the user gave up. Raises UsageError for what the probe will not touch, RefusedError
+    where the system refuses.
     """
     try:
         facts = within(path, lambda: os.stat(path))
     except OSError as error:
         raise refused(path, error) from error
     if stat.S_ISDIR(facts.st_mode):
-        with _own(path, size_bytes, introduce) as target:
-            yield target
+        if destroys is not None:
+            raise UsageError(f"{path}: a directory; --i-know-this-destroys-data is for a block device")
+        within(path, lambda: require_space(path, size_bytes))
+        each = size_bytes // files // block_bytes * block_bytes
+        with contextlib.ExitStack() as stack:
+            yield tuple([stack.enter_context(_own(path, each, introduce)) for _ in range(files)])
         return
-    _admit(path, facts, writes=writes, allow_existing=allow_existing)
-    with _existing(path, size_bytes, block_bytes) as target:
-        yield target
+    if files > 1:
+        raise UsageError(f"{path}: --files {files} needs a directory")
+    given_up = _admit(path, facts, writes=writes, allow_existing=allow_existing, destroys=destroys)
+    with _existing(path, size_bytes, block_bytes, given_up=given_up) as target:
+        yield (target,)
 
 
-def _admit(path: str, facts: os.stat_result, *, writes: bool, allow_existing: bool) -> None:
-    kind = "block device" if stat.S_ISBLK(facts.st_mode) else "file"
-    if kind == "file" and not stat.S_ISREG(facts.st_mode):
+def _admit(path: str, facts: os.stat_result, *, writes: bool, allow_existing: bool, destroys: str | None) -> bool:
+    """May its contents be destroyed?"""
+    block_device = stat.S_ISBLK(facts.st_mode)
+    kind = "block device" if block_device else "file"
+    if not block_device and not stat.S_ISREG(facts.st_mode):
         raise UsageError(f"{path}: neither a directory, a file nor a block device")
-    if writes:
+    if destroys is not None and not block_device:
         raise UsageError(
-            f"{path}: an existing {kind} is never written to; name a directory, which gets a file of its own"
+            f"{path}: --i-know-this-destroys-data is for block devices; an existing file is never written to"
         )
-    if not allow_existing:
+    if destroys is not None and destroys != path:
+        raise UsageError(f"{path}: not the path that --i-know-this-destroys-data names: {destroys}")
+    if writes and destroys is None:
+        more = ", or give the device up: --i-know-this-destroys-data and its path again" if block_device else ""
+        raise UsageError(
+            f"{path}: an existing {kind} is never written to; name a directory, which gets a file of its own{more}"
+        )
+    if not writes and not allow_existing:
         raise UsageError(f"{path}: an existing {kind} is read only with --allow-existing")
+    return writes
 
 
 @contextlib.contextmanager
 def _own(folder: str, size_bytes: int, introduce: Introduce | None) -> Iterator[Target]:
-    within(folder, lambda: require_space(folder, size_bytes))
     try:
         descriptor, named = within(folder, lambda: create(folder, introduce), 2 * PATIENCE_S)
     except OSError as error:
@@ -104,6 +123,7 @@ def _own(folder: str, size_bytes: int, introduce: Introduce | None) -> Iterator[
             descriptor=descriptor,
             size_bytes=size_bytes,
             own=True,
+            blank=True,
             named=named,
             device=(os.major(facts.st_dev), os.minor(facts.st_dev)),
         )
@@ -112,10 +132,16 @@ def _own(folder: str, size_bytes: int, introduce: Introduce | None) -> Iterator[
 
 
 @contextlib.contextmanager
-def _existing(path: str, wanted_bytes: int, block_bytes: int) -> Iterator[Target]:
+def _existing(path: str, wanted_bytes: int, block_bytes: int, *, given_up: bool) -> Iterator[Target]:
+    # O_EXCL without O_CREAT: the kernel refuses a block device that is mounted, swap, or part of another (EBUSY).
+    access = os.O_RDWR | os.O_EXCL if given_up else os.O_RDONLY
     try:
-        descriptor = within(path, lambda: os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
+        descriptor = within(path, lambda: os.open(path, access | os.O_DIRECT | os.O_CLOEXEC))
     except OSError as error:
+        if given_up and error.errno == errno.EBUSY:
+            raise RefusedError(
+                f"{path}: in use, mounted or part of another device (EBUSY); nothing was written"
+            ) from error
         raise no_direct(path, error) from error
     try:
         facts = os.fstat(descriptor)
@@ -131,7 +157,8 @@ def _existing(path: str, wanted_bytes: int, block_bytes: int) -> Iterator[Target
             descriptor=descriptor,
             size_bytes=size,
             own=False,
-            named="existing file, read only",
+            blank=given_up,
+            named="block device, its contents given up" if given_up else "existing file, read only",
             device=(os.major(device), os.minor(device)),
         )
     finally:

@@ -20,14 +20,17 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gdsctl.probe.engine import Job, Log, MismatchError, Stop, TransferError
+from gdsctl.probe.engine import Job, Log, MismatchError, Pace, Stop, TransferError
 from gdsctl.probe.pattern import Pattern
 from gdsctl.record import Record
 
 _SETUP, _ENTER, _REGISTER = 425, 426, 427  # the same on every architecture
 _COOP_TASKRUN, _SINGLE_ISSUER, _DEFER_TASKRUN = 1 << 8, 1 << 12, 1 << 13
-_FEAT_SINGLE_MMAP = 1
-_GETEVENTS = 1
+_FEAT_SINGLE_MMAP, _FEAT_EXT_ARG = 1, 1 << 8
+_GETEVENTS, _EXT_ARG = 1, 1 << 3
+_UNTIL = struct.Struct(
+    "=QIIQ"
+)  # io_uring_getevents_arg: no signal mask, its size, padding, a __kernel_timespec's address
 _REGISTER_BUFFERS = 0
 _READ_FIXED, _WRITE_FIXED, _READ, _WRITE = 4, 5, 22, 23
 _SQES_AT = 0x10000000
@@ -77,6 +80,7 @@ class _Ring:
             self.descriptor = self._setup(entries, params, 0)
         fields = _PARAMS.unpack(params)
         sq_entries, cq_entries, features = fields[0], fields[1], fields[5]
+        self.waits_for_a_time = bool(features & _FEAT_EXT_ARG)
         _, sq_tail, sq_mask, _, _, _, sq_array = fields[10:17]
         cq_head, cq_tail, cq_mask, _, _, cqes = fields[19:25]
         try:
@@ -123,19 +127,25 @@ class QueueLane:
         """`memory`: a HostBuffer of iodepth blocks. Raises OSError where the system gives no ring."""
         self._job = job
         self._memory = memory
-        if job.checked or job.direction == "write":
+        self._pace = Pace(job.every_ns)
+        mixed, reads = job.read_percent is not None, job.direction == "read"
+        if job.checked or mixed or not reads:
             self._pattern = Pattern(job.seed, job.block_bytes)
         self._ring = _Ring(job.iodepth)
         fixed = self._ring.register(memory.address(), job.block_bytes * job.iodepth)
-        reads = job.direction == "read"
-        opcode = (_READ_FIXED if reads else _WRITE_FIXED) if fixed else (_READ if reads else _WRITE)
+        read, write = (_READ_FIXED, _WRITE_FIXED) if fixed else (_READ, _WRITE)
+        self._read, self._write = (opcode | job.descriptor << 32 for opcode in (read, write))
+        self._reads = job.reads_in_turn()
+        if job.every_ns and not self._ring.waits_for_a_time:
+            self._ring.close()
+            raise OSError(errno.ENOSYS, "io_uring at a given rate needs Linux 5.11")
         for slot in range(job.iodepth):
             at = slot * _SQE_WORDS
-            self._ring.sqes[at] = opcode | job.descriptor << 32
+            self._ring.sqes[at] = self._read if reads else self._write
             self._ring.sqes[at + 2] = memory.address() + slot * job.block_bytes
             self._ring.sqes[at + 3] = job.block_bytes
             self._ring.sqes[at + 4] = slot
-            if not reads:
+            if mixed or not reads:
                 self._load(slot, 0)
 
     def _load(self, slot: int, offset: int) -> None:
@@ -147,25 +157,38 @@ class QueueLane:
         ring, block, clock = self._ring, self._job.block_bytes, time.perf_counter_ns
         words, sqes, slots = ring.words, ring.sqes, self._job.iodepth
         begun, moving = [0] * slots, [0] * slots
-        fill = self._job.checked and self._job.direction == "write"
-        compare = self._job.checked and self._job.direction == "read"
+        checked, mixed, paced = self._job.checked, self._job.read_percent is not None, bool(self._job.every_ns)
+        pace, reads = self._pace, [self._job.direction == "read"] * slots
+        logs = (log.split() if mixed else log, log)
         enter, number = _libc.syscall, ctypes.c_long(_ENTER)
         descriptor, one, flags, none = ctypes.c_uint(ring.descriptor), ctypes.c_uint(1), ctypes.c_uint(_GETEVENTS), None
         size = ctypes.c_size_t(0)
+        limit = (ctypes.c_int64 * 2)()
+        until = _UNTIL.pack(0, 0, 0, ctypes.addressof(limit))
+        until_flags, until_size = ctypes.c_uint(_GETEVENTS | _EXT_ARG), ctypes.c_size_t(len(until))
         pending: Iterator[int] = iter(offsets)
         free = list(range(slots))
         under_way = unsubmitted = 0
         failure: TransferError | MismatchError | None = None
         tail, head = words[ring.sq_tail], words[ring.cq_head]
         while True:
-            queued = 0
-            now = clock()
+            queued, more = 0, False
+            now = pace.wait(stop) if paced and not under_way else clock()
             if failure is None and now < stop.at:
-                while free and (offset := next(pending, None)) is not None:
+                more = True
+                while free and (not paced or pace.due <= now):
+                    if (offset := next(pending, None)) is None:
+                        more = False
+                        break
                     slot = free.pop()
-                    if fill:
+                    if mixed:
+                        reads[slot] = next(self._reads)
+                        sqes[slot * _SQE_WORDS] = self._read if reads[slot] else self._write
+                    if checked and not reads[slot]:
                         self._load(slot, offset)
                         now = clock()
+                    if paced:
+                        pace.taken(now)
                     moving[slot] = sqes[slot * _SQE_WORDS + 1] = offset
                     begun[slot] = now
                     words[ring.sq_array + (tail & ring.sq_mask)] = slot
@@ -176,10 +199,14 @@ class QueueLane:
             unsubmitted += queued
             if not under_way:
                 break
-            taken = enter(number, descriptor, ctypes.c_uint(unsubmitted), one, flags, none, size)
+            if paced and free and more:
+                limit[0], limit[1] = divmod(max(1, min(pace.due, stop.at) - clock()), 1_000_000_000)
+                taken = enter(number, descriptor, ctypes.c_uint(unsubmitted), one, until_flags, until, until_size)
+            else:
+                taken = enter(number, descriptor, ctypes.c_uint(unsubmitted), one, flags, none, size)
             if taken >= 0:
                 unsubmitted -= taken
-            elif (code := ctypes.get_errno()) != errno.EINTR:
+            elif (code := ctypes.get_errno()) not in (errno.EINTR, errno.ETIME):
                 raise TransferError(moving[0], 0, OSError(code, os.strerror(code)))
             now = clock()
             end = words[ring.cq_tail]
@@ -188,11 +215,12 @@ class QueueLane:
                 slot, result = words[at], words[at + 2]
                 head = (head + 1) & 0xFFFFFFFF
                 under_way -= 1
-                log.ends.append(now)
-                log.latencies.append(now - begun[slot])
+                side = logs[reads[slot]]
+                side.ends.append(now)
+                side.latencies.append(now - begun[slot])
                 if result != block:
                     failure = _earlier(failure, _failure(moving[slot], result))
-                elif compare:
+                elif checked and reads[slot]:
                     bad = self._pattern.check(self._memory.address() + slot * block, moving[slot])
                     failure = _earlier(failure, MismatchError(bad)) if bad else failure
                 free.append(slot)

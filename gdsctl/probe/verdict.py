@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from gdsctl.probe.counters import Reading
 from gdsctl.probe.engine import CufileCounts, Direction
@@ -332,6 +334,28 @@ def judge(seen: Observed) -> PathTaken:
     row = next(row for row in TABLE if row.holds(seen))
     verdict: PathName = "c2c" if row.name == "strict-not-nvidia-fs" and seen.c2c else row.verdict
     return PathTaken(verdict=verdict, confidence=row.confidence, because=row.because, evidence=told(seen))
+
+
+_CERTAINTY: tuple[Confidence, ...] = ("unknown", "likely", "certain")
+
+
+def joined(found: Mapping[Direction, PathTaken]) -> PathTaken:
+    """Reads and writes of one run as one path: `mixed` where they went different ways."""
+    if len(found) == 1:
+        return next(iter(found.values()))
+    evidence = tuple(
+        msgspec.structs.replace(piece, fact=f"{direction}s: {piece.fact}")
+        for direction, taken in found.items()
+        for piece in taken.evidence
+    )
+    verdicts = {taken.verdict for taken in found.values()}
+    confidence = min((taken.confidence for taken in found.values()), key=_CERTAINTY.index)
+    if len(verdicts) == 1:
+        first = next(iter(found.values()))
+        return PathTaken(verdict=first.verdict, confidence=confidence, because=first.because, evidence=evidence)
+    because = "; ".join(f"{direction}s: {taken.verdict}, {taken.because}" for direction, taken in found.items())
+    verdict: PathName = "unknown" if "unknown" in verdicts else "mixed"
+    return PathTaken(verdict=verdict, confidence=confidence, because=because, evidence=evidence)
 
 
 def told(seen: Observed) -> tuple[PathEvidence, ...]:

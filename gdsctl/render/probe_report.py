@@ -9,13 +9,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gdsctl.probe.report import Latency, ProbeReport, RequestRow, Stability, SweepRow
+from gdsctl.probe.limiter import Limiter
+from gdsctl.probe.report import ComparisonRow, Latency, ProbeReport, RequestRow, SideRow, Spread, Stability, SweepRow
 from gdsctl.probe.sizes import words
 from gdsctl.render.safe_text import safe
 
 _VERDICT = {"compat": "bold yellow", "mixed": "bold yellow", "unknown": "bold magenta"}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_BAR = 16
+_BAR = 8
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 
@@ -33,6 +34,8 @@ def probe_report(report: ProbeReport, *, verbose: bool = False) -> RenderableTyp
         Text(""),
         *_path(report, verbose=verbose),
         _line("predicted", _predicted(report)),
+        *([_line("limited by", _limited(report.limiter))] if report.limiter is not None else []),
+        *([Text(""), _comparison(report)] if report.comparison else []),
     ]
     if report.verify is not None:
         parts.append(_verified(report))
@@ -48,21 +51,50 @@ def _line(name: str, text: str) -> Text:
 
 def _run(report: ProbeReport) -> str:
     gpus = f", GPU {', '.join(map(str, report.gpus))}" if report.gpus else ""
-    depth = f", {report.iodepth} deep" if report.iodepth > 1 else ""
-    blocks = "" if report.sweep else f" of {words(report.block_bytes)}"
-    return f"{report.rw}{blocks}, {report.threads} thread{'s' if report.threads > 1 else ''}{depth}{gpus}"
+    shape = (
+        "" if report.sweep else f" of {words(report.block_bytes)}, {_count(report.threads, 'thread')}{_deep(report)}"
+    )
+    files = f", {report.files} files" if report.files > 1 else ""
+    rate = f", at most {report.rate_gbs:.4g} GB/s" if report.rate_gbs is not None else ""
+    runs = f", {len(report.repeats)} runs" if report.repeats else ""
+    bound = f", on {_count(len({cpu for some in report.numa_cpus for cpu in some}), 'CPU')}" if report.numa_cpus else ""
+    return f"{report.rw}{shape}{files}{gpus}{bound}{rate}{runs}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
+
+
+def _deep(report: ProbeReport) -> str:
+    return f", {report.iodepth} deep" if report.iodepth > 1 else ""
 
 
 def _figures(report: ProbeReport) -> RenderableType:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("moved", f"{words(report.bytes)} in {report.seconds:.3g} s{_fsync(report)}")
-    table.add_row("throughput", Text(f"{report.throughput_gbs:.4g} GB/s", style="bold"))
+    table.add_row("throughput", Text.assemble((f"{report.throughput_gbs:.4g} GB/s", "bold"), _spread(report.spread)))
     table.add_row("blocks", f"{report.iops:,.0f} /s")
     table.add_row("latency", _latency(report.latency_us))
+    for name, side in (("reads", report.read), ("writes", report.write)):
+        if side is not None:
+            table.add_row(f"  {name}", _side(side))
     table.add_row("CPU", f"{report.cpu_seconds_per_gb:.3g} s per GB")
     if report.stability.coefficient_of_variation is not None:
         table.add_row("by second", _steady(report.stability))
     return table
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    varies = spread.coefficient_of_variation
+    return f"  of {spread.min:.4g} to {spread.max:.4g}" + (
+        f", varies by {100 * varies:.1f} %" if varies is not None else ""
+    )
+
+
+def _side(side: SideRow) -> str:
+    return f"{side.throughput_gbs:.4g} GB/s  p50 {_us(side.latency_us.p50)}  p99 {_us(side.latency_us.p99)}"
 
 
 def _fsync(report: ProbeReport) -> str:
@@ -94,20 +126,71 @@ def _bar(share: float) -> str:
 
 
 def _sweep(rows: Sequence[SweepRow]) -> RenderableType:
-    table = _table("block", "GB/s", "", "blocks/s", "p50", "p99", "CPU s/GB", "path")
+    """Columns that say the same in each row are left out, and the bar where it would not fit."""
+
+    def told(row: SweepRow) -> dict[str, str]:
+        varies = row.spread.coefficient_of_variation if row.spread is not None else None
+        return {
+            "block": words(row.block_bytes),
+            "threads": str(row.threads),
+            "deep": str(row.iodepth),
+            "GB/s": f"{row.throughput_gbs:.3f}",
+            "": _bar(row.throughput_gbs / top),
+            "varies": "" if varies is None else f"{100 * varies:.1f} %",
+            "blocks/s": f"{row.iops:,.0f}",
+            "p50": _us(row.latency_us.p50),
+            "p99": _us(row.latency_us.p99),
+            "CPU s/GB": f"{row.cpu_seconds_per_gb:.3f}",
+            "limited by": row.limiter.name if row.limiter is not None else "",
+            "path": row.path_taken.verdict,
+        }
+
     top = max(row.throughput_gbs for row in rows) or 1.0
-    for row in rows:
-        table.add_row(
-            words(row.block_bytes),
-            f"{row.throughput_gbs:.3f}",
-            _bar(row.throughput_gbs / top),
-            f"{row.iops:,.0f}",
-            _us(row.latency_us.p50),
-            _us(row.latency_us.p99),
-            f"{row.cpu_seconds_per_gb:.3f}",
-            row.path_taken.verdict,
-        )
+    each = [told(row) for row in rows]
+    same = {
+        name for name in ("threads", "deep", "varies", "limited by", "path") if len({row[name] for row in each}) == 1
+    }
+    shown = [name for name in each[0] if name not in same and (name or same >= {"threads", "deep", "varies"})]
+    table = _table(*shown)
+    for row in each:
+        table.add_row(*(row[name] for name in shown))
     return table
+
+
+def _limited(limiter: Limiter) -> str:
+    said = "" if limiter.likely else ", perhaps"
+    return f"{limiter.name}{said}: {limiter.because}" + (f"; try: {limiter.next}" if limiter.next else "")
+
+
+def _comparison(report: ProbeReport) -> RenderableType:
+    table = _table("engine", "GB/s", "CPU s/GB", "p50", "p99", "path", "this probe by it")
+    mine = report.latency_us
+    table.add_row(
+        report.engine,
+        f"{report.throughput_gbs:.3f}",
+        f"{report.cpu_seconds_per_gb:.3f}",
+        _us(mine.p50),
+        _us(mine.p99),
+        report.path_taken.verdict,
+    )
+    for row in report.comparison:
+        table.add_row(*_compared(row))
+    return Group(table, *(Text(f"- {safe(row.says)}") for row in report.comparison))
+
+
+def _compared(row: ComparisonRow) -> tuple[str, ...]:
+    def told(value: float | None, form: str = "{:.3f}") -> str:
+        return "" if value is None else form.format(value)
+
+    return (
+        safe(row.engine),
+        told(row.throughput_gbs),
+        told(row.cpu_seconds_per_gb),
+        "" if row.p50_us is None else _us(row.p50_us),
+        "" if row.p99_us is None else _us(row.p99_us),
+        row.verdict or "",
+        f"{row.ratio:.2f}",
+    )
 
 
 def _requests(rows: Sequence[RequestRow]) -> RenderableType:
@@ -153,5 +236,9 @@ def _verified(report: ProbeReport) -> Text:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
-        table.add_column(column, no_wrap=True, justify="left" if column in ("", "operation", "path") else "right")
+        table.add_column(
+            column,
+            no_wrap=True,
+            justify="left" if column in ("", "operation", "engine", "limited by", "path") else "right",
+        )
     return table

@@ -54,14 +54,14 @@ def tree(tmp_path: Path, files: dict[str, str]):
 
 def test_sectors_are_512_bytes(tmp_path: Path) -> None:
     source = tree(tmp_path, {"sys/dev/block/259:1/stat": STAT})
-    assert Counters(source, "read", device=(259, 1)).read(None, 0).device_bytes == 2048 * 512
-    assert Counters(source, "write", device=(259, 1)).read(None, 0).device_bytes == 4096 * 512
+    assert Counters(source, "read", device=(259, 1)).read().device_bytes == 2048 * 512
+    assert Counters(source, "write", device=(259, 1)).read().device_bytes == 4096 * 512
 
 
 @pytest.mark.parametrize("text", ["", "1 2", "1 2 x 4 5 6 y 8\n"])
 def test_a_damaged_stat_file_is_not_known(tmp_path: Path, text: str) -> None:
     source = tree(tmp_path, {"sys/dev/block/259:1/stat": text})
-    assert Counters(source, "read", device=(259, 1)).read(None, 0) == Reading()
+    assert Counters(source, "read", device=(259, 1)).read() == Reading()
 
 
 def test_the_drives_below_an_array(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_the_drives_below_an_array(tmp_path: Path) -> None:
         Block(name="nvme1n1"),
     )
     mount = Mount(target="/r", device="md0")
-    found = Counters(tree(tmp_path, files), "read", device=(9, 0), mount=mount, blocks=blocks).read(None, 0)
+    found = Counters(tree(tmp_path, files), "read", device=(9, 0), mount=mount, blocks=blocks).read()
     assert found.member_bytes == 2 * 2048 * 512
 
 
@@ -91,14 +91,14 @@ def test_a_port_counts_words_of_four_bytes(tmp_path: Path) -> None:
         "sys/class/net/eth0/statistics/rx_bytes": "77\n",
     }
     mount = Mount(target="/kv", fstype="nfs", backing=Backing(kind="nfs", nics=("mlx5_0", "eth0")))
-    found = Counters(tree(tmp_path, files), "read", device=(0, 50), mount=mount).read(None, 0)
+    found = Counters(tree(tmp_path, files), "read", device=(0, 50), mount=mount).read()
     assert found.nic_bytes == 4000 + 77
 
 
 @pytest.mark.parametrize(("state", "blocks"), [("Enabled", 64), ("Disabled", None)])
 def test_disabled_statistics_of_nvidia_fs_are_not_zero(tmp_path: Path, state: str, blocks: int | None) -> None:
     text = NVFS.format(state=state, reads=64 if blocks else 0)
-    found = Counters(tree(tmp_path, {"proc/driver/nvidia-fs/stats": text}), "read", device=(1, 1)).read(None, 0)
+    found = Counters(tree(tmp_path, {"proc/driver/nvidia-fs/stats": text}), "read", device=(1, 1)).read()
     assert found.nvfs_blocks == blocks
     assert found.nvfs_maps == 9
 

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
@@ -113,6 +114,94 @@ def test_sweep_and_workload(folder: Path) -> None:
     assert os.listdir(folder) == []
 
 
+def test_a_mixed_run_over_several_files(folder: Path) -> None:
+    done = gdsctl(
+        *(
+            folder,
+            "--engine",
+            "posix",
+            "--rw",
+            "randrw",
+            "--mix",
+            "75",
+            "--size",
+            "16M",
+            "--bs",
+            "64k",
+            "--threads",
+            "4",
+        ),
+        *("--files", "2", "--verify", "--format", "json"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    jsonschema.validate(found, schema("probe"))
+    assert (found["files"], found["bytes"], found["verify"]["ok"]) == (2, 16 << 20, True)
+    assert found["read"]["bytes"] + found["write"]["bytes"] == 16 << 20
+    # 64 blocks a thread, of each hundred 75 are read: of the first 64 of them between 39 and 64
+    assert 4 * 39 <= found["read"]["bytes"] >> 16 <= 4 * 64
+    facts = {piece["fact"] for piece in found["path_taken"]["evidence"]}
+    assert {"reads: page cache holds of the file", "writes: page cache holds of the file"} <= facts
+    assert os.listdir(folder) == []
+
+
+def test_repeats_and_combinations(folder: Path) -> None:
+    done = gdsctl(
+        *(folder, "--engine", "posix", "--size", "8M", "--bs", "64k,1M", "--threads", "1,2", "--repeat", "3"),
+        *("--duration", "0.1", "--format", "json"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    jsonschema.validate(found, schema("probe"))
+    rows = found["sweep"]
+    assert [(row["block_bytes"], row["threads"]) for row in rows] == [
+        (65536, 1), (65536, 2), (1 << 20, 1), (1 << 20, 2),
+    ]  # fmt: skip
+    for row in rows:
+        spread = row["spread"]
+        assert spread["min"] <= spread["median"] == row["throughput_gbs"] <= spread["max"]
+        assert row["limiter"]["name"]
+    assert found["throughput_gbs"] == max(row["throughput_gbs"] for row in rows)
+    assert len(found["repeats"]) == 3
+    assert found["throughput_gbs"] == sorted(run["throughput_gbs"] for run in found["repeats"])[1]
+
+
+def test_a_rate(folder: Path) -> None:
+    done = gdsctl(
+        *(folder, "--engine", "posix", "--size", "8M", "--bs", "64k", "--rate", "2M", "--threads", "2"),
+        *("--duration", "1", "--format", "json"),
+    )
+    found = json.loads(done.stdout)
+    assert found["rate_gbs"] == pytest.approx((2 << 20) / 1e9)
+    assert found["throughput_gbs"] <= 1.15 * found["rate_gbs"]
+    assert found["limiter"]["name"] == "rate"
+
+
+@pytest.mark.parametrize(("form", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_a_picture(folder: Path, form: str, begins: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    hostile = folder / "$x$ <b>&\x1b[31m"
+    hostile.mkdir()
+    drawn = folder / f"p.{form}"
+    done = gdsctl(
+        *(hostile, "--engine", "posix", "--size", "4M", "--bs", "64k,1M", "--duration", "0.1", "--plot", drawn)
+    )
+    assert done.returncode == 0, done.stderr
+    assert drawn.read_bytes().startswith(begins)
+    if form == "svg":
+        text = "".join(ET.fromstring(drawn.read_bytes()).itertext())  # noqa: S314 -- our own
+        assert "$x$ <b>&" in text
+        assert "\x1b" not in text
+        assert "64 KiB" in text
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_first(folder: Path) -> None:
+    started = time.monotonic()
+    assert gdsctl(folder, "--engine", "posix", "--plot", folder / "p.txt", "--duration", "60").returncode == 2
+    assert time.monotonic() - started < 20
+    assert os.listdir(folder) == []
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -126,6 +215,17 @@ def test_sweep_and_workload(folder: Path) -> None:
         ["--verify", "--allow-existing"],
         ["--rw", "scribble"],
         ["--workload", "kv-cache", "--sweep"],
+        ["--workload", "kv-cache", "--rw", "rw"],
+        ["--threads", "1,x"],
+        ["--iodepth", ""],
+        ["--bs", "4k,"],
+        ["--numa", "x"],
+        ["--numa", "4711"],
+        ["--rate", "x"],
+        ["--mix", "101"],
+        ["--plot", "p.gif"],
+        ["--plot", ""],
+        ["--i-know-this-destroys-data", "/dev/null"],
     ],
 )
 def test_usage(folder: Path, arguments: list[str]) -> None:

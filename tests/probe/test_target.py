@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +18,15 @@ from gdsctl.probe import target
 BLOCK = 4096
 
 
-def opened(path: Path, size: int = 1 << 20, *, writes: bool = False, allow_existing: bool = False):
-    return target.opened(str(path), size, writes=writes, allow_existing=allow_existing, block_bytes=BLOCK)
+def several(path: Path, size: int = 1 << 20, **more: Any):
+    asked = {"writes": False, "allow_existing": False, "block_bytes": BLOCK} | more
+    return target.opened(str(path), size, **asked)
+
+
+@contextlib.contextmanager
+def opened(path: Path, size: int = 1 << 20, **more: Any) -> Iterator[target.Target]:
+    with several(path, size, **more) as (found,):
+        yield found
 
 
 @pytest.fixture
@@ -156,6 +166,77 @@ def test_a_block_device_is_never_written(monkeypatch: pytest.MonkeyPatch, folder
     monkeypatch.setattr(os, "stat", lambda _: device)
     refused = pytest.raises(UsageError, match="existing block device is never written")
     with refused, opened(folder, writes=True, allow_existing=True):
+        pass
+
+
+def test_a_block_device_given_up_by_another_name(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    device = os.stat_result((stat.S_IFBLK | 0o660, 1, 1, 1, 0, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(os, "stat", lambda _: device)
+    refused = pytest.raises(UsageError, match="not the path that --i-know-this-destroys-data names")
+    with refused, opened(folder, writes=True, destroys=f"{folder}/"):
+        pass
+
+
+def test_a_block_device_given_up_is_opened_for_itself_alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Linux, block/bdev.c: O_EXCL without O_CREAT claims the device, and fails where a mount or another device has."""
+    file = folder / "device"
+    with file.open("wb") as stream:
+        stream.write(b"x" * (4 * BLOCK))
+        os.fsync(stream.fileno())
+    device = os.stat_result((stat.S_IFBLK | 0o660, 1, 1, 1, 0, 0, 0, 0, 0, 0))
+    real, flags_seen = os.open, []
+
+    def opens(path: str, flags: int, mode: int = 0o777) -> int:
+        flags_seen.append(flags)
+        return real(path, flags & ~os.O_EXCL, mode)
+
+    monkeypatch.setattr(os, "open", opens)
+    with monkeypatch.context() as during:
+        during.setattr(os, "stat", lambda _: device)
+        with opened(file, writes=True, destroys=str(file)) as found:
+            assert flags_seen[0] & os.O_EXCL
+            assert not flags_seen[0] & (os.O_CREAT | os.O_TRUNC)
+            assert (found.own, found.blank) == (False, True)
+
+    def busy(path: str, flags: int, mode: int = 0o777) -> int:
+        del path, flags, mode
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    monkeypatch.setattr(os, "open", busy)
+    monkeypatch.setattr(os, "stat", lambda _: device)
+    with (
+        pytest.raises(RefusedError, match=r"in use.*nothing was written"),
+        opened(file, writes=True, destroys=str(file)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_nothing_but_a_block_device_can_be_given_up(folder: Path, kind: str) -> None:
+    path = folder / "data"
+    if kind == "file":
+        path.write_bytes(b"x" * BLOCK)
+    else:
+        path.mkdir()
+    with pytest.raises(UsageError, match="i-know-this-destroys-data"), opened(path, writes=True, destroys=str(path)):
+        pass
+    assert kind == "folder" or path.read_bytes() == b"x" * BLOCK
+
+
+def test_several_files_of_a_directory(folder: Path) -> None:
+    with several(folder, 16 * BLOCK, writes=True, files=3) as found:
+        assert [one.size_bytes for one in found] == [5 * BLOCK] * 3
+        assert len({os.fstat(one.descriptor).st_ino for one in found}) == 3
+        assert os.listdir(folder) == []
+    for one in found:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(one.descriptor)
+
+
+def test_several_of_one_file(folder: Path) -> None:
+    file = folder / "data"
+    file.write_bytes(b"x" * BLOCK)
+    with pytest.raises(UsageError, match="needs a directory"), several(file, allow_existing=True, files=2):
         pass
 
 

@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gdsctl.errors import RefusedError, UsageError
 from gdsctl.probe import offsets, sizes, uring
-from gdsctl.probe.engine import Job, Log, OneAtATime, Stop, Uncounted
+from gdsctl.probe.engine import Job, Lane, Log, OneAtATime, Stop, Uncounted
 from gdsctl.probe.pattern import Pattern
 from gdsctl.probe.posix import HostBuffer, PosixEngine
 from gdsctl.probe.run import run
@@ -68,13 +69,13 @@ def parts(threads: int = 2, *, shuffled: bool = False) -> list[Sequence[int]]:
 
 
 def test_all_blocks_are_read_once_and_right(descriptor: int, depth: int) -> None:
-    timed, histogram = run(PosixEngine(depth), jobs(descriptor, "read", depth, 3), parts(3))
-    assert (timed.bytes, timed.blocks, histogram.total) == (BLOCKS * BLOCK, BLOCKS, BLOCKS)
+    timed = run(PosixEngine(depth), jobs(descriptor, "read", depth, 3), parts(3))
+    assert (timed.bytes, timed.blocks) == (BLOCKS * BLOCK, BLOCKS)
     assert timed.mismatch is None
     assert sum(timed.by_thread) == BLOCKS
     assert timed.seconds > 0
-    assert histogram.maximum is not None
-    assert histogram.maximum <= timed.seconds * 1e9
+    assert timed.latencies.maximum is not None
+    assert timed.latencies.maximum <= timed.seconds * 1e9
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
@@ -87,11 +88,81 @@ def test_what_is_written_stands_there(descriptor: int, depth: int, shuffled: boo
 
 
 def test_for_a_time_it_goes_on_over_and_over(descriptor: int, depth: int) -> None:
-    timed, histogram = run(PosixEngine(depth), jobs(descriptor, "read", depth), parts(), seconds=1.2)
+    timed = run(PosixEngine(depth), jobs(descriptor, "read", depth), parts(), seconds=1.2)
     assert timed.blocks > BLOCKS
     assert 1.2 <= timed.seconds < 10
     assert len(timed.series_gbs) == int(timed.seconds)
-    assert histogram.total == timed.blocks
+    assert timed.sides["read"].moved_blocks == timed.blocks
+
+
+def mixed(descriptor: int, depth: int, percent: int, threads: int = 2) -> list[Job]:
+    return [
+        msgspec.structs.replace(job, read_percent=percent, direction="read")
+        for job in jobs(descriptor, "read", depth, threads)
+    ]
+
+
+@pytest.mark.parametrize("percent", [0, 25, 100])
+def test_of_a_mixed_run_so_many_are_read(descriptor: int, depth: int, percent: int) -> None:
+    """Of each hundred blocks of a thread exactly so many; 2 threads go over their 32 blocks until 400 are through."""
+    order = [offset for _ in range(25) for offset in parts(1)[0][:16]]
+    timed = run(PosixEngine(depth), mixed(descriptor, depth, percent, 1), [order])
+    assert timed.sides["read"].moved_blocks == 400 * percent // 100
+    assert timed.sides["write"].moved_blocks == 400 - 400 * percent // 100
+    assert timed.latencies.total == timed.blocks == 400
+    assert timed.mismatch is None
+
+
+def test_mixed_leaves_the_contents_as_they_were(descriptor: int, depth: int) -> None:
+    run(PosixEngine(depth), mixed(descriptor, depth, 50), parts(shuffled=True))
+    timed = run(PosixEngine(depth), jobs(descriptor, "read", depth), parts())
+    assert timed.mismatch is None
+
+
+def test_mixed_finds_corruption(descriptor: int, depth: int) -> None:
+    corrupt(descriptor, "stale", 9 * BLOCK)
+    timed = run(PosixEngine(depth), mixed(descriptor, depth, 100), parts())
+    assert timed.mismatch is not None
+    assert (timed.mismatch.kind, timed.mismatch.offset) == ("stale", 9 * BLOCK)
+
+
+def test_a_rate_is_kept(descriptor: int, depth: int) -> None:
+    """Two threads, a block each 50 ms: 20 a second each. One more may have begun at either end."""
+    paced = [msgspec.structs.replace(job, every_ns=50_000_000) for job in jobs(descriptor, "read", depth)]
+    timed = run(PosixEngine(depth), paced, parts(), seconds=1.0)
+    assert 30 <= timed.blocks <= 42
+    assert timed.cpu_seconds < 0.5  # it sleeps in between
+
+
+def test_what_a_ramp_moves_does_not_count(descriptor: int, depth: int) -> None:
+    later = [
+        msgspec.structs.replace(job, after_ns=400_000_000 * at)
+        for at, job in enumerate(jobs(descriptor, "read", depth))
+    ]
+    timed = run(PosixEngine(depth), later, parts(), seconds=0.5, ramp_seconds=0.8)
+    assert 0.5 <= timed.seconds < 5
+    assert timed.blocks < timed.sides["read"].moved_blocks
+    assert sum(timed.by_thread) == timed.sides["read"].moved_blocks
+    # the second thread began half way through the ramp, and every thread moves at about the same pace
+    assert timed.by_thread[1] < timed.by_thread[0]
+
+
+def test_threads_run_where_they_are_bound(descriptor: int) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    where: list[set[int]] = []
+
+    class Looks(PosixEngine):
+        forks = False
+
+        def lane(self, job: Job) -> Lane:
+            where.append(os.sched_getaffinity(0))
+            return super().lane(job)
+
+    bound = [msgspec.structs.replace(job, cpus=(cpu,)) for job in jobs(descriptor, "read", 1)]
+    before = os.sched_getaffinity(0)
+    run(Looks(1), bound, parts())
+    assert where == [{cpu}, {cpu}]
+    assert os.sched_getaffinity(0) == before
 
 
 def corrupt(descriptor: int, kind: str, at: int) -> None:
@@ -113,7 +184,7 @@ def corrupt(descriptor: int, kind: str, at: int) -> None:
 @pytest.mark.parametrize("kind", ["zeroed", "misplaced", "stale", "torn", "corrupt"])
 def test_each_corruption_is_caught_where_it_is(descriptor: int, depth: int, kind: str) -> None:
     corrupt(descriptor, kind, 9 * BLOCK)
-    timed, _ = run(PosixEngine(depth), jobs(descriptor, "read", depth), parts())
+    timed = run(PosixEngine(depth), jobs(descriptor, "read", depth), parts())
     assert timed.mismatch is not None
     assert timed.mismatch.kind == kind
     assert timed.mismatch.offset == 9 * BLOCK + (BLOCK // 2 if kind == "torn" else 0)

@@ -1,0 +1,301 @@
+"""From what was measured to the `probe` document."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gdsctl.model.devices import Mount
+from gdsctl.model.judgement import Route
+from gdsctl.model.node import Report
+from gdsctl.probe.choose import Chosen
+from gdsctl.probe.engine import Direction, Engine
+from gdsctl.probe.histogram import Histogram
+from gdsctl.probe.limiter import Limiter
+from gdsctl.probe.report import (
+    Latency,
+    Prediction,
+    ProbeReport,
+    RepeatRow,
+    SideRow,
+    Spread,
+    Stability,
+    SweepRow,
+    Verified,
+)
+from gdsctl.probe.request import Case, Request
+from gdsctl.probe.run import Timed
+from gdsctl.probe.target import Target
+from gdsctl.probe.verdict import PathTaken
+from gdsctl.record import Record
+from gdsctl.source.base import Source
+
+_STEADY_SECONDS = 3
+_MUCH_MORE = 1.15
+_MOST_LOG_LINES = 5
+
+
+class Setting(Record, frozen=True, kw_only=True):
+    """What all runs of a probe share. `cpus`: for each GPU, or for host memory, what its threads are bound to."""
+
+    request: Request
+    chosen: Chosen
+    targets: tuple[Target, ...]
+    source: Source
+    node: Report
+    mount: Mount | None
+    cpus: tuple[tuple[int, ...], ...]
+
+
+class Figures(Record, frozen=True, kw_only=True):
+    """One run."""
+
+    case: Case
+    timed: Timed
+    latency: Latency
+    taken: PathTaken
+    limiter: Limiter
+    fsync_seconds: float | None
+    verified: Verified | None
+
+    @property
+    def gbs(self) -> float:
+        return self.timed.bytes / self.timed.seconds / 1e9
+
+    @property
+    def iops(self) -> float:
+        return round(self.timed.blocks / self.timed.seconds, 1)
+
+    @property
+    def cpu_seconds_per_gb(self) -> float:
+        return round(self.timed.cpu_seconds / self.timed.bytes * 1e9, 4)
+
+
+def latency(histogram: Histogram) -> Latency:
+    """Nanoseconds to microseconds."""
+
+    def us(nanoseconds: float | None) -> float:
+        return round((nanoseconds or 0) / 1e3, 3)
+
+    return Latency(
+        min=us(histogram.minimum),
+        mean=us(histogram.mean()),
+        p50=us(histogram.percentile(50)),
+        p90=us(histogram.percentile(90)),
+        p99=us(histogram.percentile(99)),
+        p99_9=us(histogram.percentile(99.9)),
+        max=us(histogram.maximum),
+    )
+
+
+def stability(timed: Timed) -> Stability:
+    series = timed.series_gbs
+    mean = statistics.fmean(series) if series else 0.0
+    spread = statistics.stdev(series) / mean if len(series) >= _STEADY_SECONDS and mean else None
+    return Stability(series_gbs=series, coefficient_of_variation=None if spread is None else round(spread, 4))
+
+
+def mount_of(node: Report, path: str) -> Mount | None:
+    """The mount that a path lies on; of several on one target, the one on top."""
+    real = os.path.realpath(path)
+    over = [m for m in node.mounts if real == m.target or real.startswith(m.target.rstrip("/") + "/")]
+    return max(enumerate(over), key=lambda found: (len(found[1].target), found[0]))[1] if over else None
+
+
+def predicted(
+    node: Report, mount: Mount | None, addresses: Sequence[str], throughput: float, *, to_gpu: bool
+) -> Prediction:
+    """`addresses`: of the GPUs that were used; without any, what is predicted for the first one is told."""
+    if mount is None:
+        return Prediction(because="the mount is not among those that inspect knows")
+    wanted = set(addresses) or {gpu.address or str(gpu.index) for gpu in node.gpus[:1]}
+    routes: list[Route] = [route for route in node.routes if route.mount == mount.target and route.gpu in wanted]
+    if not routes:
+        return Prediction(mount=mount.target, because="no GPU, so inspect predicts no route for this mount")
+    first = routes[0]
+    ceilings = [route.ceiling_gbs for route in routes if route.ceiling_gbs is not None]
+    ceiling = sum(ceilings) if len(ceilings) == len(routes) else None
+    return Prediction(
+        gpu=first.gpu,
+        mount=mount.target,
+        route=first.route,
+        ceiling_gbs=ceiling,
+        ratio=round(throughput / ceiling, 4) if ceiling and to_gpu else None,
+        because=first.because if to_gpu else f"for GPU memory, which this engine did not use: {first.because}",
+    )
+
+
+def report(setting: Setting, found: Sequence[Sequence[Figures]]) -> ProbeReport:
+    """`found`: of each case its runs."""
+    request, chosen, node, mount = setting.request, setting.chosen, setting.node, setting.mount
+    medians = _saturated([_median(runs) for runs in found])
+    best = max(medians, key=lambda figures: figures.gbs)
+    runs = found[medians.index(best)]
+    bad = next((one.verified for some in found for one in some if one.verified and not one.verified.ok), None)
+    return ProbeReport(
+        tool=node.tool,
+        engine=chosen.engine.name,
+        engine_because=chosen.because,
+        carried_by=chosen.engine.how,
+        path=request.path,
+        file=setting.targets[0].named
+        if request.files == 1
+        else f"{request.files} files, each {setting.targets[0].named}",
+        direct={"mixed": False, "compat": False, "unknown": None}.get(best.taken.verdict, True),
+        rw=request.rw,
+        block_bytes=best.case.block_bytes,
+        threads=best.case.threads,
+        iodepth=best.case.iodepth,
+        files=request.files,
+        rate_gbs=request.rate_bytes / 1e9 if request.rate_bytes else None,
+        gpus=chosen.gpus,
+        numa_cpus=setting.cpus if any(setting.cpus) else (),
+        bytes=best.timed.bytes,
+        seconds=round(best.timed.seconds, 6),
+        throughput_gbs=round(best.gbs, 4),
+        iops=best.iops,
+        latency_us=best.latency,
+        cpu_seconds_per_gb=best.cpu_seconds_per_gb,
+        read=_side(best, "read") if request.mixed else None,
+        write=_side(best, "write") if request.mixed else None,
+        repeats=tuple(map(_repeat, runs)) if request.repeat > 1 else (),
+        spread=_spread(runs),
+        fsync_seconds=best.fsync_seconds,
+        stability=stability(best.timed),
+        verify=bad or best.verified,
+        path_taken=best.taken,
+        prediction=predicted(node, mount, chosen.addresses, best.gbs, to_gpu=bool(chosen.gpus)),
+        limiter=best.limiter,
+        sweep=tuple(_sweep_row(one, _spread(some)) for one, some in zip(medians, found, strict=True))
+        if request.sweeps
+        else (),
+        notes=_notes(request, chosen.engine, best),
+        environment=environment(node, mount),
+    )
+
+
+def _median(runs: Sequence[Figures]) -> Figures:
+    """The run in the middle, by throughput; of an even number the lower one."""
+    return sorted(runs, key=lambda figures: figures.gbs)[(len(runs) - 1) // 2]
+
+
+def _saturated(found: Sequence[Figures]) -> list[Figures]:
+    """Where a sweep shows that more blocks under way give no more, the storage is the limit, not their number."""
+
+    def judged(figures: Figures) -> Figures:
+        case, held = figures.case, figures.limiter
+        more = [
+            other
+            for other in found
+            if other.case.block_bytes == case.block_bytes
+            and other.case.threads * other.case.iodepth >= 2 * case.threads * case.iodepth
+        ]
+        if held.name not in ("concurrency", "small-blocks") or not more:
+            return figures
+        best = max(more, key=lambda other: other.gbs)
+        if best.gbs >= _MUCH_MORE * figures.gbs:
+            return figures
+        what = f"{best.case.threads} threads, {best.case.iodepth} deep"
+        found_limit = Limiter(
+            name="storage",
+            likely=True,
+            because=f"{what} gave {best.gbs / figures.gbs:.2f} times as much: {held.because}",
+        )
+        return msgspec.structs.replace(figures, limiter=found_limit)
+
+    return [judged(figures) for figures in found]
+
+
+def _side(figures: Figures, direction: Direction) -> SideRow:
+    latencies, timed = figures.timed.sides[direction].latencies, figures.timed
+    moved = latencies.total * timed.block_bytes
+    return SideRow(
+        bytes=moved,
+        throughput_gbs=round(moved / timed.seconds / 1e9, 4),
+        iops=round(latencies.total / timed.seconds, 1),
+        latency_us=latency(latencies),
+    )
+
+
+def _repeat(figures: Figures) -> RepeatRow:
+    return RepeatRow(
+        throughput_gbs=round(figures.gbs, 4),
+        iops=figures.iops,
+        p50_us=figures.latency.p50,
+        p99_us=figures.latency.p99,
+        cpu_seconds_per_gb=figures.cpu_seconds_per_gb,
+        verdict=figures.taken.verdict,
+    )
+
+
+def _spread(runs: Sequence[Figures]) -> Spread | None:
+    if len(runs) < 2:
+        return None
+    each = [figures.gbs for figures in runs]
+    varies = round(statistics.stdev(each) / statistics.fmean(each), 4) if len(each) > 2 else None
+    return Spread(
+        min=round(min(each), 4),
+        median=round(statistics.median(each), 4),
+        max=round(max(each), 4),
+        coefficient_of_variation=varies,
+    )
+
+
+def _sweep_row(figures: Figures, spread: Spread | None) -> SweepRow:
+    return SweepRow(
+        block_bytes=figures.case.block_bytes,
+        threads=figures.case.threads,
+        iodepth=figures.case.iodepth,
+        bytes=figures.timed.bytes,
+        seconds=round(figures.timed.seconds, 6),
+        throughput_gbs=round(figures.gbs, 4),
+        iops=figures.iops,
+        latency_us=figures.latency,
+        cpu_seconds_per_gb=figures.cpu_seconds_per_gb,
+        stability=stability(figures.timed),
+        path_taken=figures.taken,
+        limiter=figures.limiter,
+        spread=spread,
+    )
+
+
+def _notes(request: Request, engine: Engine, best: Figures) -> tuple[str, ...]:
+    """What a reader of the figures has to know."""
+    notes = []
+    if max(request.iodepth) > 1 and not engine.queues:
+        notes.append(f"--iodepth is kept by as many more threads: {engine.why_no_queue}")
+    if request.verify:
+        notes.append("the figures include filling and comparing each block; latencies do not")
+    if request.rate_bytes is not None:
+        notes.append("latencies count from when a block began, not from when it was due at the rate asked for")
+    if best.timed.seconds < 1:
+        notes.append("less than a second of data: the throughput is not steady; give more --size or a --duration")
+    notes.extend(f"cufile.log: {line}" for line in engine.log_lines()[:_MOST_LOG_LINES])
+    return tuple(notes)
+
+
+def environment(node: Report, mount: Mount | None) -> dict[str, Any]:
+    """What the figures depend on."""
+    return {
+        "host": node.source.host,
+        "time": node.source.captured_at,
+        "kernel": node.platform.kernel,
+        "arch": node.platform.arch,
+        "cpu_model": node.platform.cpu_model,
+        "cpus": os.cpu_count(),
+        "load_average": round(os.getloadavg()[0], 2),
+        "virtualization": node.platform.virtualization,
+        "python": platform.python_version(),
+        "gds_version": node.gds.version,
+        "nvidia_driver": node.nvidia_driver.version,
+        "mount": mount.target if mount else None,
+        "fstype": mount.fstype if mount else None,
+        "options": list(mount.options) if mount else None,
+        "device": mount.device if mount else None,
+        "backing": mount.backing.kind if mount else None,
+    }

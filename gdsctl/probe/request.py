@@ -1,0 +1,133 @@
+"""What a probe is asked for."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Literal, NamedTuple
+
+from gdsctl.errors import RefusedError, UsageError
+from gdsctl.probe.engine import Direction
+from gdsctl.probe.sizes import words
+from gdsctl.record import Record
+
+ReadWrite = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
+
+SWEEP = (4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20)
+"""Block sizes of a sweep: what fio, gdsio and KV caches are commonly quoted at."""
+SWEEP_SECONDS = 3.0
+
+_SMALLEST, _LARGEST = 512, 64 << 20
+_MOST_THREADS, _MOST_DEPTH, _MOST_FILES, _MOST_REPEATS, _MOST_CASES = 1024, 4096, 1024, 100, 200
+_LONGEST_S = 86400
+
+
+class Case(NamedTuple):
+    """One combination of a sweep."""
+
+    block_bytes: int
+    threads: int
+    iodepth: int
+
+
+class Request(Record, frozen=True, kw_only=True):
+    """`seconds` None: every block once; `rate_bytes`: a second, of all threads together; `gpus`: indices by the CUDA
+    driver, empty for the first, None for all; `numa`: a node, `auto` or `off`; `destroys`: the block device given up;
+    `api`, `registered`: how cuFile is called.
+    """
+
+    path: str
+    engine: str = "auto"
+    rw: ReadWrite = "read"
+    read_percent: int = 50
+    block_bytes: tuple[int, ...] = (1 << 20,)
+    size_bytes: int = 1 << 30
+    threads: tuple[int, ...] = (1,)
+    iodepth: tuple[int, ...] = (1,)
+    files: int = 1
+    seconds: float | None = None
+    warmup_seconds: float = 0.0
+    ramp_seconds: float = 0.0
+    rate_bytes: int | None = None
+    repeat: int = 1
+    gpus: tuple[int, ...] | None = ()
+    numa: str = "auto"
+    api: str = "sync"
+    registered: bool = True
+    verify: bool = False
+    allow_existing: bool = False
+    destroys: str | None = None
+    strict: bool = False
+    sweep: bool = False
+    seed: int = 0
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        if self.mixed:
+            return ("read", "write")
+        return ("read",) if self.rw.endswith("read") else ("write",)
+
+    @property
+    def mixed(self) -> bool:
+        return self.rw.endswith("rw")
+
+    @property
+    def reads(self) -> bool:
+        return "read" in self.directions
+
+    @property
+    def writes(self) -> bool:
+        return "write" in self.directions
+
+    @property
+    def shuffled(self) -> bool:
+        return self.rw.startswith("rand")
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """In the order in which they run. A plain sweep leaves out the blocks that --size has not one of a thread."""
+        blocks = self.block_bytes
+        if self.sweep:
+            blocks = tuple(block for block in SWEEP if block * max(self.threads) <= self.size_bytes)
+        return tuple(itertools.starmap(Case, itertools.product(blocks, self.threads, self.iodepth)))
+
+    @property
+    def sweeps(self) -> bool:
+        return self.sweep or len(self.cases) > 1
+
+
+def check(request: Request) -> None:
+    """Raises UsageError for what cannot be run, RefusedError for what memory does not hold."""
+    for block in request.block_bytes:
+        if not _SMALLEST <= block <= _LARGEST or block % _SMALLEST:
+            raise UsageError(f"--bs must be a multiple of 512 between 512 and 64M, not {block}")
+    _within("--threads", request.threads, _MOST_THREADS)
+    _within("--iodepth", request.iodepth, _MOST_DEPTH)
+    _within("--files", (request.files,), min(_MOST_FILES, *request.threads), "or --threads, if that is less")
+    _within("--repeat", (request.repeat,), _MOST_REPEATS)
+    if not 0 <= request.read_percent <= 100:
+        raise UsageError("--mix must be 0 to 100 (percent of reads)")
+    if request.seconds is not None and not 0 < request.seconds <= _LONGEST_S:
+        raise UsageError(f"--duration must be more than 0 and at most {_LONGEST_S} seconds")
+    for name, seconds in (("--warmup", request.warmup_seconds), ("--ramp", request.ramp_seconds)):
+        if not 0 <= seconds <= _LONGEST_S:
+            raise UsageError(f"{name} must be 0 to {_LONGEST_S} seconds")
+    if request.ramp_seconds and request.seconds is None and not request.sweeps:
+        raise UsageError("--ramp needs a --duration: what is moved while threads begin one by one does not count")
+    if request.rate_bytes is not None and request.rate_bytes < max(request.block_bytes) / 10:
+        raise UsageError("--rate is less than a block of --bs in ten seconds")
+    if len(request.cases) > _MOST_CASES:
+        raise UsageError(f"{len(request.cases)} combinations of --bs, --threads and --iodepth; {_MOST_CASES} at most")
+    most = max(request.threads)
+    if not request.cases or any(request.size_bytes < case.block_bytes * case.threads for case in request.cases):
+        raise UsageError(f"--size is less than one block of --bs for each of {most} threads")
+    if request.verify and request.allow_existing:
+        raise UsageError("--verify needs contents that the probe wrote; it does not go with --allow-existing")
+    memory = max(case.block_bytes * case.threads * case.iodepth for case in request.cases)
+    if memory > os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
+        raise RefusedError(f"{words(memory)} of buffers are more than half of the memory that is free")
+
+
+def _within(name: str, values: tuple[int, ...], most: int, more: str = "") -> None:
+    if not all(1 <= value <= most for value in values):
+        raise UsageError(f"{name} must be 1 to {most}{' ' if more else ''}{more}")

@@ -1,0 +1,116 @@
+"""A probe as a picture, by matplotlib (the extra `plot`)."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gdsctl.errors import UsageError
+from gdsctl.probe.report import ProbeReport, SweepRow
+from gdsctl.probe.sizes import words
+from gdsctl.render.safe_text import safe
+
+FORMATS = ("svg", "png", "pdf")
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Of Okabe and Ito: told apart by colour-blind eyes, too."""
+
+
+def ready(path: str) -> None:
+    """Raises UsageError, before anything is measured, for a form or a machine that cannot be drawn on."""
+    if os.path.splitext(path)[1].lstrip(".").lower() not in FORMATS:
+        raise UsageError(f"--plot: {path}: the name must end in .{', .'.join(FORMATS)}")
+    try:
+        import matplotlib  # noqa: F401, ICN001 -- is it there?
+    except ImportError:
+        raise UsageError("--plot needs matplotlib: pip install 'gdsctl[plot]'") from None
+
+
+def picture(report: ProbeReport, form: str) -> bytes:
+    """With a sweep: throughput and latency by block size; with a workload: by threads; else the throughput of each second."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from cycler import cycler
+    from matplotlib import pyplot as plt
+
+    with mpl.rc_context({"svg.hashsalt": "gdsctl", "svg.fonttype": "none", "axes.prop_cycle": cycler(color=_COLOURS)}):
+        draw = _sweep if report.sweep else _requests if report.requests else _seconds
+        figure = draw(plt, report)
+        # A dollar sign would begin a formula: names of files are told as they are.
+        figure.suptitle(
+            safe(f"gdsctl probe {report.path}: {report.rw}, {report.engine}").replace("$", r"\$"), fontsize=10
+        )
+        stream = io.BytesIO()
+        figure.savefig(stream, format=form, metadata={"Date": None} if form == "svg" else None)
+        plt.close(figure)
+    return stream.getvalue()
+
+
+def _axes(pyplot: Any, *titles: str) -> tuple[Any, Sequence[Any]]:
+    figure, axes = pyplot.subplots(1, len(titles), figsize=(5 * len(titles), 3.6), layout="constrained", squeeze=False)
+    for axis, title in zip(axes[0], titles, strict=True):
+        axis.set_ylabel(title)
+        axis.grid(visible=True, alpha=0.3)
+    return figure, axes[0]
+
+
+def _sweep(pyplot: Any, report: ProbeReport) -> Any:
+    figure, (left, right) = _axes(pyplot, "throughput, GB/s", "latency, us: p50 (line), p99 (dots)")
+    blocks = sorted({row.block_bytes for row in report.sweep})
+    shapes = sorted({(row.threads, row.iodepth) for row in report.sweep})
+    for colour, shape in zip(itertools.cycle(_COLOURS), shapes, strict=False):
+        rows = sorted(
+            (row for row in report.sweep if (row.threads, row.iodepth) == shape), key=lambda row: row.block_bytes
+        )
+        at = [blocks.index(row.block_bytes) for row in rows]
+        name = f"{shape[0]} thread{'s' * (shape[0] > 1)}, {shape[1]} deep"
+        left.plot(at, [row.throughput_gbs for row in rows], marker="o", color=colour, label=name)
+        _spread(left, at, rows, colour)
+        right.plot(at, [row.latency_us.p50 for row in rows], color=colour)
+        right.plot(at, [row.latency_us.p99 for row in rows], marker="o", linestyle="none", color=colour)
+    right.set_ylim(auto=True)
+    right.set_yscale("log")
+    left.set_ylim(bottom=0)
+    left.legend(fontsize=8)
+    for axis in (left, right):
+        axis.set_xticks(range(len(blocks)), list(map(words, blocks)), fontsize=8)
+        axis.set_xlabel("block")
+    return figure
+
+
+def _spread(axis: Any, at: Sequence[int], rows: Sequence[SweepRow], colour: str) -> None:
+    for where, row in zip(at, rows, strict=True):
+        if row.spread is not None:
+            axis.vlines(where, row.spread.min, row.spread.max, color=colour, linewidth=3, alpha=0.4)
+
+
+def _requests(pyplot: Any, report: ProbeReport) -> Any:
+    figure, (left, right) = _axes(pyplot, "throughput, GB/s", "request latency, ms: p50, p90, p99")
+    percentiles: tuple[tuple[str, Callable[[Any], float]], ...] = (
+        ("-", lambda latency: latency.p50),
+        ("--", lambda latency: latency.p90),
+        (":", lambda latency: latency.p99),
+    )
+    for colour, operation in zip(_COLOURS, ("store", "retrieve"), strict=False):
+        rows = [row for row in report.requests if row.operation == operation]
+        threads = [row.threads for row in rows]
+        left.plot(threads, [row.throughput_gbs for row in rows], marker="o", color=colour, label=operation)
+        for line, of in percentiles:
+            right.plot(threads, [of(row.latency_us) / 1e3 for row in rows], linestyle=line, color=colour)
+    left.legend(fontsize=8)
+    for axis in (left, right):
+        axis.set_xlabel("threads")
+        axis.set_ylim(bottom=0)
+    return figure
+
+
+def _seconds(pyplot: Any, report: ProbeReport) -> Any:
+    figure, (axis,) = _axes(pyplot, "throughput, GB/s")
+    series = report.stability.series_gbs or (report.throughput_gbs,)
+    axis.step(range(1, len(series) + 1), series, where="mid", marker="o")
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("second")
+    return figure
