@@ -15,6 +15,7 @@ from gdsctl.cli.options import Format, Formatted, NoColor, Output, Verbose
 
 if TYPE_CHECKING:
     from gdsctl.probe.report import ProbeReport
+    from gdsctl.probe.request import Request
     from gdsctl.probe.run import Progress
 
 
@@ -108,6 +109,10 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
             show_default=False,
         ),
     ] = None,
+    compare: Annotated[
+        Optional[list[EngineName]],
+        typer.Option(help="Then do the same with another engine; may be repeated.", show_default=False),
+    ] = None,
     plot: Annotated[
         Optional[str],
         typer.Option(metavar="FILE", help="Draw it: .svg, .png or .pdf (needs gdsctl[plot]).", show_default=False),
@@ -133,8 +138,8 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         from gdsctl.render import probe_plot
 
         probe_plot.ready(plot)
-    if workload is not None and (sweep or verify or allow_existing):
-        raise UsageError("--workload does not go with --sweep, --verify or --allow-existing")
+    if workload is not None and (sweep or verify or allow_existing or compare):
+        raise UsageError("--workload does not go with --sweep, --verify, --allow-existing or --compare")
     request = Request(
         path=path,
         engine=engine.value,
@@ -167,6 +172,8 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         else:
             from gdsctl.probe.kv_cache import probe as run
         report = run(request, source, pipeline.inspect(source), progress=progress)
+    if compare:
+        report = _with_comparison(request, report, [engine.value for engine in compare])
     if plot is not None:
         documents.write_atomically(plot, probe_plot.picture(report, os.path.splitext(plot)[1][1:].lower()))
     if format is Format.table:
@@ -176,6 +183,15 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     else:
         documents.deliver(documents.ENCODERS[format.value](report), output)
     return _code(report, require_path.value if require_path else None)
+
+
+def _with_comparison(request: Request, report: ProbeReport, engines: list[str]) -> ProbeReport:
+    import msgspec
+
+    from gdsctl.probe.compare import compared
+
+    rows, notes = compared(request, report, list(dict.fromkeys(engines)))
+    return msgspec.structs.replace(report, comparison=rows, notes=(*report.notes, *notes))
 
 
 def _numbers(name: str, text: str, more: str = "") -> tuple[int, ...]:

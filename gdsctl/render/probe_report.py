@@ -163,7 +163,7 @@ def _limited(limiter: Limiter) -> str:
 
 
 def _comparison(report: ProbeReport) -> RenderableType:
-    table = _table("engine", "GB/s", "CPU s/GB", "p50", "p99", "path", "this probe by it")
+    table = _table("engine", "GB/s", "CPU s/GB", "p50", "p99", "path", "ratio")
     mine = report.latency_us
     table.add_row(
         report.engine,

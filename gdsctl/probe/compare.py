@@ -1,0 +1,102 @@
+"""The same job by another engine, in a process of its own: libcufile takes its configuration once a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gdsctl.probe.report import ComparisonRow, ProbeReport
+from gdsctl.probe.request import Request
+
+_ALIKE = 0.05
+_TO_GPU = frozenset({"nvidia-fs", "p2pdma", "c2c", "rdma"})
+_OVER_HOST = frozenset({"compat", "bounce"})
+
+
+def compared(
+    request: Request, report: ProbeReport, engines: Sequence[str]
+) -> tuple[tuple[ComparisonRow, ...], tuple[str, ...]]:
+    """A row for each engine that ran, a note for each that could not; of a sweep the fastest combination is repeated."""
+    rows, notes = [], []
+    for engine in engines:
+        done = subprocess.run(
+            arguments(request, report, engine), stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        if done.returncode in (0, 1) and done.stdout:
+            rows.append(_row(report, engine, msgspec.json.decode(done.stdout)))
+        else:
+            said = done.stderr.decode(errors="backslashreplace").strip().split("\n")[-1]
+            notes.append(
+                f"not compared with {engine}: {said.removeprefix('gdsctl: ') or f'exit code {done.returncode}'}"
+            )
+    return tuple(rows), tuple(notes)
+
+
+def arguments(request: Request, report: ProbeReport, engine: str) -> list[str]:
+    """The command line that repeats a probe with another engine."""
+    chosen: dict[str, Any] = {
+        "engine": engine,
+        "rw": request.rw,
+        "mix": request.read_percent,
+        "bs": report.block_bytes,
+        "size": request.size_bytes,
+        "threads": report.threads,
+        "iodepth": report.iodepth,
+        "files": request.files,
+        "duration": request.seconds or (report.seconds if request.sweeps else None),
+        "warmup": request.warmup_seconds,
+        "ramp": request.ramp_seconds,
+        "rate": request.rate_bytes,
+        "repeat": request.repeat,
+        "gpu": "all" if request.gpus is None else ",".join(map(str, request.gpus)) or "0",
+        "numa": request.numa,
+        "seed": request.seed,
+        "i-know-this-destroys-data": request.destroys,
+        "format": "json",
+    }
+    options = [f"--{name}={value}" for name, value in chosen.items() if value is not None]
+    flags = ["--allow-existing"] if request.allow_existing else []
+    return [sys.executable, "-m", "gdsctl", "probe", *options, *flags, "--", request.path]
+
+
+def _row(mine: ProbeReport, engine: str, other: dict[str, Any]) -> ComparisonRow:
+    verdict, ratio = other["path_taken"]["verdict"], mine.throughput_gbs / other["throughput_gbs"]
+    return ComparisonRow(
+        engine=engine,
+        carried_by=other["carried_by"],
+        throughput_gbs=other["throughput_gbs"],
+        cpu_seconds_per_gb=other["cpu_seconds_per_gb"],
+        p50_us=other["latency_us"]["p50"],
+        p99_us=other["latency_us"]["p99"],
+        verdict=verdict,
+        ratio=round(ratio, 4),
+        says=said(mine.path_taken.verdict, engine, ratio, overlap=_overlap(mine, other["spread"])),
+    )
+
+
+def _overlap(mine: ProbeReport, other: dict[str, Any] | None) -> bool:
+    """Did some of several runs do as well as some of the other's?"""
+    return (
+        mine.spread is not None
+        and other is not None
+        and mine.spread.min <= other["max"]
+        and other["min"] <= mine.spread.max
+    )
+
+
+def said(verdict: str, engine: str, ratio: float, *, overlap: bool = False) -> str:
+    """What a ratio of throughputs means: `verdict` is the path of the probe, `engine` what it is compared with."""
+    if verdict in _TO_GPU and engine in _OVER_HOST and ratio <= 1 + _ALIKE:
+        return (
+            f"direct moves no more than {engine} here ({ratio:.2f} times): the storage or its link is the limit, not"
+            " host memory; what direct saves is CPU and memory bandwidth"
+        )
+    if overlap:
+        return f"no difference to {engine} that these runs could show ({ratio:.2f} times): their ranges overlap"
+    if abs(ratio - 1) <= _ALIKE:
+        return f"as much as {engine} ({ratio:.2f} times)"
+    return f"{abs(ratio - 1) * 100:.0f} % {'more' if ratio > 1 else 'less'} than {engine}"
