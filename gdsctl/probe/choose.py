@@ -7,54 +7,93 @@ from typing import NamedTuple
 from gdsctl.errors import UndecidedError, UsageError
 from gdsctl.model.node import Report
 from gdsctl.probe.engine import Engine
+from gdsctl.probe.libcufile import Api
 from gdsctl.probe.posix import PosixEngine
+from gdsctl.record import Record
 
-ENGINES = ("auto", "posix", "cufile", "bounce")
+ENGINES = ("auto", "posix", "cufile", "bounce", "compat")
 
 
 class Chosen(NamedTuple):
-    """`gpus`: by the CUDA driver's index, none for an engine of host memory."""
+    """`gpus`: by the CUDA driver's index, none for an engine of host memory; `addresses`: their PCI functions."""
 
     engine: Engine
     because: str
     gpus: tuple[int, ...]
+    addresses: tuple[str, ...] = ()
 
 
-def engine(name: str, node: Report, *, iodepth: int, gpus: tuple[int, ...] | None, strict: bool) -> Chosen:
-    """`gpus` None: all; `strict`: cuFile without compat mode.
+class _Wish(Record, frozen=True, kw_only=True):
+    gpus: tuple[int, ...] | None
+    strict: bool
+    api: Api
+    registered: bool
 
-    Raises UndecidedError where the engine asked for cannot run here; `auto` then takes the next best.
+    @property
+    def only_cufile(self) -> bool:
+        """Is something asked of cuFile that no other engine has?"""
+        return self.api != "sync" or not self.registered
+
+
+def engine(
+    name: str,
+    node: Report,
+    *,
+    iodepth: int,
+    gpus: tuple[int, ...] | None,
+    strict: bool,
+    api: Api = "sync",
+    registered: bool = True,
+) -> Chosen:
+    """`gpus` None: all; `strict`: cuFile without compat mode; `api`, `registered`: of cuFile, see CufileEngine.
+
+    Raises UndecidedError where the engine asked for cannot run here; `auto` then takes the next best. Raises UsageError
+    for what does not go together.
     """
+    wish = _Wish(gpus=gpus, strict=strict, api=api, registered=registered)
+    if name not in ENGINES:
+        raise UsageError(f"--engine must be one of {', '.join(ENGINES)}")
+    if name in ("posix", "bounce") and wish.only_cufile:
+        raise UsageError(f"--cufile-api and --unregistered are of cuFile, which --engine {name} does not use")
+    if name == "compat" and strict:
+        raise UsageError("--engine compat is compat mode: it does not go with --require-path of a direct route")
     if name == "posix":
         return Chosen(PosixEngine(iodepth), "asked for", ())
-    if name in ("cufile", "bounce"):
-        return _on_gpu(name, node, gpus, "asked for", strict=strict)
     if name != "auto":
-        raise UsageError(f"--engine must be one of {', '.join(ENGINES)}")
+        return _on_gpu(name, node, wish, "asked for")
     try:
-        return _on_gpu("cufile", node, gpus, "auto: a GPU and libcufile are here", strict=strict)
+        return _on_gpu("cufile", node, wish, "auto: a GPU and libcufile are here")
     except UndecidedError as error:
-        if strict:  # a GPU's route is demanded, and no other engine can take one
+        if strict or wish.only_cufile:  # no other engine can do what is demanded
             raise
         no_cufile = str(error).partition(";")[0]
     try:
-        return _on_gpu("bounce", node, gpus, f"auto: {no_cufile}", strict=strict)
+        return _on_gpu("bounce", node, wish, f"auto: {no_cufile}")
     except UndecidedError as error:
         no_gpu = str(error).partition(";")[0]
     return Chosen(PosixEngine(iodepth), f"auto: {no_gpu}", ())
 
 
-def _on_gpu(name: str, node: Report, gpus: tuple[int, ...] | None, because: str, *, strict: bool) -> Chosen:
+def _on_gpu(name: str, node: Report, wish: _Wish, because: str) -> Chosen:
     from gdsctl.probe.cuda import Cuda, gpus_wanted
 
     cuda = Cuda()
-    wanted = tuple(range(cuda.count)) if gpus is None else gpus_wanted(cuda, gpus)
+    wanted = tuple(range(cuda.count)) if wish.gpus is None else gpus_wanted(cuda, wish.gpus)
+    addresses = tuple(map(cuda.address, wanted))
     if name == "bounce":
         from gdsctl.probe.bounce import BounceEngine
 
-        return Chosen(BounceEngine(cuda), because, wanted)
+        return Chosen(BounceEngine(cuda), because, wanted, addresses)
     from gdsctl.probe.cufile import CufileEngine
 
-    configuration = node.gds.cufile_config.merged or {}
-    made = CufileEngine(cuda, wanted[0], configuration, node.gds.libcufile, strict=strict)
-    return Chosen(made, because, wanted)
+    made = CufileEngine(
+        cuda,
+        wanted[0],
+        node.gds.cufile_config.merged or {},
+        node.gds.libcufile,
+        strict=wish.strict,
+        api=wish.api,
+        registered=wish.registered,
+        compat=name == "compat",
+    )
+    return Chosen(made, because, wanted, addresses)

@@ -8,12 +8,14 @@ import threading
 from typing import Any
 
 from gdsctl.errors import RefusedError, UndecidedError
+from gdsctl.model.pci import canonical_address
 from gdsctl.probe.posix import HostBuffer
 
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuInit": (ctypes.c_uint,),
     "cuDeviceGetCount": (ctypes.POINTER(ctypes.c_int),),
     "cuDeviceGet": (ctypes.POINTER(ctypes.c_int), ctypes.c_int),
+    "cuDeviceGetPCIBusId": (ctypes.c_char_p, ctypes.c_int, ctypes.c_int),
     "cuDevicePrimaryCtxRetain": (ctypes.POINTER(ctypes.c_void_p), ctypes.c_int),
     "cuCtxSetCurrent": (ctypes.c_void_p,),
     "cuCtxSynchronize": (),
@@ -23,8 +25,14 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuMemHostUnregister": (ctypes.c_void_p,),
     "cuMemcpyHtoD_v2": (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t),
     "cuMemcpyDtoH_v2": (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t),
+    "cuStreamCreate": (ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint),
+    "cuStreamSynchronize": (ctypes.c_void_p,),
+    "cuStreamQuery": (ctypes.c_void_p,),
+    "cuStreamDestroy_v2": (ctypes.c_void_p,),
     "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
 }
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY
 
 
 class Cuda:
@@ -60,6 +68,35 @@ class Cuda:
         code = getattr(self._library, name)(*arguments)
         if code:
             raise RefusedError(f"{name}: {self._named(code)}")
+
+    def address(self, gpu: int) -> str:
+        """Of the PCI function behind an index: CUDA's order (CUDA_DEVICE_ORDER) is not the bus's."""
+        device, text = ctypes.c_int(), ctypes.create_string_buffer(32)
+        self.call("cuDeviceGet", ctypes.byref(device), gpu)
+        self.call("cuDeviceGetPCIBusId", text, len(text), device)
+        said = text.value.decode("ascii", "replace")
+        return canonical_address(said) or said
+
+    def new_stream(self) -> ctypes.c_void_p:
+        """One that does not wait for the default stream, on the current GPU."""
+        stream = ctypes.c_void_p()
+        self.call("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
+        return stream
+
+    def wait_for(self, stream: ctypes.c_void_p) -> None:
+        """Raises OSError with the driver's name of the error."""
+        if code := self._library.cuStreamSynchronize(stream):
+            raise OSError(0, f"cuStreamSynchronize: {self._named(code)}")
+
+    def idle(self, stream: ctypes.c_void_p) -> bool:
+        """Is all of it done? Raises OSError with the driver's name of the error."""
+        code = self._library.cuStreamQuery(stream)
+        if code not in (0, _NOT_READY):
+            raise OSError(0, f"cuStreamQuery: {self._named(code)}")
+        return not code
+
+    def end_stream(self, stream: ctypes.c_void_p) -> None:
+        self._library.cuStreamDestroy_v2(stream)
 
     def use(self, gpu: int) -> None:
         """Make a GPU's primary context that of this thread."""

@@ -1,7 +1,7 @@
 """NVIDIA's libcufile, run with a private configuration so that it tells what it did.
 
-Signatures, structures and error codes: cufile.h of nvidia-cufile 1.15 to 1.20. The configuration is the node's own with
-statistics and a log of its own; `/etc/cufile.json` is merged below it by the library itself.
+The configuration is the node's own with statistics and a log of its own; `/etc/cufile.json` is merged below it by the
+library itself.
 """
 
 from __future__ import annotations
@@ -9,86 +9,26 @@ from __future__ import annotations
 import contextlib
 import copy
 import ctypes
-import glob
 import json
 import os
 import shutil
-import sysconfig
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gdsctl.errors import GdsctlError, InputError, RefusedError, UndecidedError
 from gdsctl.parse import cufile_log
 from gdsctl.probe.cuda import Cuda, GpuBuffer
+from gdsctl.probe.cufile_batch import BatchQueue
+from gdsctl.probe.cufile_stream import StreamQueue
 from gdsctl.probe.deadline import within
 from gdsctl.probe.engine import CufileCounts, Direction, Job, Lane, OneAtATime
+from gdsctl.probe.libcufile import CALLS, MAX_GPUS, OPAQUE_FD, Api, Descr, Error, Handle, Level1, failed, level3, load
+from gdsctl.probe.queued import Queue, QueuedLane, one_by_one
 
-_OPAQUE_FD = 1
 _STATS_LEVEL = 3
-_MAX_GPUS = 16
 _OPEN_PATIENCE_S = 120.0  # it looks at all PCI functions, and opens RDMA devices
-
-
-class _Error(ctypes.Structure):
-    _fields_ = (("err", ctypes.c_int), ("cu_err", ctypes.c_int))
-
-
-class _Handle(ctypes.Union):
-    _fields_ = (("fd", ctypes.c_int), ("handle", ctypes.c_void_p))
-
-
-class _Descr(ctypes.Structure):
-    _fields_ = (("type", ctypes.c_int), ("handle", _Handle), ("fs_ops", ctypes.c_void_p))
-
-
-class _PerGpu(ctypes.Structure):
-    """CUfilePerGpuStats_t."""
-
-    _fields_ = (
-        ("uuid", ctypes.c_char * 16),
-        *((f"{name}", ctypes.c_uint64) for name in ("read_bytes", "read_bw", "read_utilization", "read_duration_us")),
-        *((f"reads_{name}", ctypes.c_uint64) for name in ("total", "p2p", "nvfs", "posix", "unaligned", "dr")),
-        *((name, ctypes.c_uint64) for name in ("sparse_regions", "inline_regions", "reads_err")),
-        *(
-            (f"{name}", ctypes.c_uint64)
-            for name in ("write_bytes", "write_bw", "write_utilization", "write_duration_us")
-        ),
-        *((f"writes_{name}", ctypes.c_uint64) for name in ("total", "p2p", "nvfs", "posix", "unaligned", "dr", "err")),
-        *((name, ctypes.c_uint64) for name in ("mmap", "mmap_ok", "mmap_err", "mmap_free", "reg_bytes")),
-    )
-
-
-def _level3(*, vectored: bool) -> type[ctypes.Structure]:
-    """CUfileStatsLevel3_t: 64 words of level 1, 14 more since the library has cuFileReadv (1.19), 64 of level 2."""
-
-    class Level3(ctypes.Structure):
-        _fields_ = (
-            ("basic", ctypes.c_uint64 * (78 if vectored else 64)),
-            ("sizes", ctypes.c_uint64 * 64),
-            ("num_gpus", ctypes.c_uint32),
-            ("per_gpu", _PerGpu * _MAX_GPUS),
-        )
-
-    return Level3
-
-
-_SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "cuFileDriverOpen": (_Error, ()),
-    "cuFileHandleRegister": (_Error, (ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(_Descr))),
-    "cuFileHandleDeregister": (None, (ctypes.c_void_p,)),
-    "cuFileBufRegister": (_Error, (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)),
-    "cuFileBufDeregister": (_Error, (ctypes.c_void_p,)),
-    "cuFileRead": (
-        ctypes.c_ssize_t,
-        (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int64),
-    ),
-    "cuFileWrite": (
-        ctypes.c_ssize_t,
-        (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int64),
-    ),
-}
 _OVERRULING = ("CUFILE_ALLOW_COMPAT_MODE", "CUFILE_FORCE_COMPAT_MODE", "CUFILE_LOGGING_LEVEL", "CUFILE_STATS_LEVEL")
 
 
@@ -99,22 +39,35 @@ class NotDirectError(GdsctlError):
 
 
 class CufileEngine:
-    """cuFileRead and cuFileWrite, one block a thread, buffers registered. `strict`: without compat mode.
+    """libcufile's synchronous, batch or stream calls. Raises UndecidedError where there is no library, or one too old,
+    RefusedError where it refuses.
 
-    Raises UndecidedError where there is no library, RefusedError where it refuses.
+    `strict`: without compat mode; `compat`: in nothing but compat mode, the baseline of the other; unless `registered`
+    the library moves blocks through buffers of its own.
     """
 
-    name = "cufile"
-    queues = False
     forks = False
     why_no_queue = "the synchronous calls of libcufile take one block each"
 
     def __init__(
-        self, cuda: Cuda, gpu: int, configuration: dict[str, Any], library: str | None, *, strict: bool
+        self,
+        cuda: Cuda,
+        gpu: int,
+        configuration: dict[str, Any],
+        library: str | None,
+        *,
+        strict: bool,
+        api: Api = "sync",
+        registered: bool = True,
+        compat: bool = False,
     ) -> None:
         """`configuration`: merged values of the node's cufile.json; `library`: where the node has it."""
         _require_modules_file()
+        self.name = "compat" if compat else "cufile"
+        self.queues = self.mixes_in_queue = api != "sync"
         self._cuda = cuda
+        self._api = api
+        self._registered = registered
         self._lock = threading.Lock()
         self._handles: dict[int, ctypes.c_void_p] = {}
         self._before: ctypes.Structure | None = None
@@ -123,7 +76,7 @@ class CufileEngine:
         self._folder = tempfile.mkdtemp(prefix="gdsctl-cufile-")
         self._log = os.path.join(self._folder, "cufile.log")
         try:
-            merged = private_configuration(configuration, self._folder, strict=strict)
+            merged = private_configuration(configuration, self._folder, strict=strict, compat=compat)
             path = os.path.join(self._folder, "cufile.json")
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(merged, file)
@@ -131,7 +84,9 @@ class CufileEngine:
                 os.environ.pop(name, None)
             os.environ |= {"CUFILE_ENV_PATH_JSON": path, "CUFILE_LOGFILE_PATH": self._log}
             self.compat_allowed: bool | None = merged["properties"]["allow_compat_mode"]
-            self._library, self.how = _load(library)
+            self.library, release = load(library, api)
+            buffers = "registered buffers" if registered else "buffers not registered"
+            self.how = ", ".join([release, CALLS[api], buffers, *(["compat mode forced"] if compat else [])])
             with _stdout_aside():
                 within("cuFileDriverOpen", self._open, _OPEN_PATIENCE_S)
             self._count()
@@ -142,33 +97,78 @@ class CufileEngine:
     def _open(self) -> None:
         """In one thread: the library takes the context that is current there."""
         self._cuda.use(self._gpu)
-        self._must("cuFileDriverOpen")
+        self.must("cuFileDriverOpen")
 
     def _count(self) -> None:
         """Statistics at their full level; before 1.15 the library cannot be asked for them."""
         self._level3 = None
-        if hasattr(self._library, "cuFileGetStatsL3"):
-            self._library.cuFileSetStatsLevel.restype = self._library.cuFileStatsStart.restype = _Error
-            self._library.cuFileGetStatsL3.restype = _Error
-            if not (self._library.cuFileSetStatsLevel(_STATS_LEVEL).err or self._library.cuFileStatsStart().err):
-                self._level3 = _level3(vectored=hasattr(self._library, "cuFileReadv"))
+        if hasattr(self.library, "cuFileGetStatsL3"):
+            self.library.cuFileSetStatsLevel.restype = self.library.cuFileStatsStart.restype = Error
+            self.library.cuFileGetStatsL3.restype = Error
+            if not (self.library.cuFileSetStatsLevel(_STATS_LEVEL).err or self.library.cuFileStatsStart().err):
+                self._level3 = level3(vectored=hasattr(self.library, "cuFileReadv"))
 
-    def _must(self, name: str, *arguments: Any) -> None:
-        result = getattr(self._library, name)(*arguments)
+    def must(self, name: str, *arguments: Any) -> None:
+        result = getattr(self.library, name)(*arguments)
         if result.err:
-            last = [line for line in self.log_lines() if line]
-            said = f"; cufile.log: {last[-1]}" if last else ""
             cuda = f", CUDA error {result.cu_err}" if result.cu_err else ""
-            what = f"{name}: cuFile error {result.err}{cuda}{said}"
+            what = f"{name}: cuFile error {result.err}{cuda}{self._said()}"
             if self.strict:
                 raise NotDirectError(f"not the path demanded; compat mode forbidden, libcufile refuses: {what}")
             raise RefusedError(what)
 
+    def failed(self, result: int) -> OSError:
+        error = failed(result)
+        return OSError(error.errno, f"{error.strerror}{self._said()}")
+
+    def _said(self) -> str:
+        """The last error of the library's log, or warning where there is none."""
+        lines = sorted(self.log_lines(), key=lambda line: line.startswith("ERROR"))
+        return f"; cufile.log: {lines[-1]}" if lines else ""
+
     def lane(self, job: Job) -> Lane:
         self._cuda.use(job.gpu or 0)
-        buffer = GpuBuffer(self._cuda, job.block_bytes, pinned=False)
-        self._must("cuFileBufRegister", buffer.device, job.block_bytes, 0)
-        return _CufileLane(self._library, self._handle(job.descriptor), job, buffer)
+        handle, block = self._handle(job.descriptor), job.block_bytes
+        with contextlib.ExitStack() as stack:
+            buffers = [stack.enter_context(self._buffer(block)) for _ in range(job.iodepth if self.queues else 1)]
+            devices = [buffer.device for buffer in buffers]
+            if self._api == "sync":
+                return _Lane(job, self._transfer(job, handle, devices[0]), buffers[0], stack.pop_all().close)
+            queue: Queue
+            if self._api == "batch":
+                queue = BatchQueue(self, handle, devices, block)
+            else:
+                queue = StreamQueue(self, self._cuda, handle, devices, block)
+            stack.callback(queue.close)
+            if job.iodepth == 1:
+                waits = one_by_one(queue, reads=job.direction == "read")
+                return _Lane(job, waits, buffers[0], stack.pop_all().close)
+            return QueuedLane(job, queue, buffers, stack.pop_all().close)
+
+    @contextlib.contextmanager
+    def _buffer(self, size_bytes: int) -> Iterator[GpuBuffer]:
+        """Each block has memory of its own: a part of a larger buffer may go through the library's own buffers."""
+        with contextlib.closing(GpuBuffer(self._cuda, size_bytes, pinned=False)) as buffer:
+            if not self._registered:
+                yield buffer
+                return
+            self.must("cuFileBufRegister", buffer.device, size_bytes, 0)
+            try:
+                yield buffer
+            finally:
+                self.library.cuFileBufDeregister(buffer.device)
+
+    def _transfer(self, job: Job, handle: ctypes.c_void_p, address: int) -> Callable[[int], int]:
+        call = self.library.cuFileRead if job.direction == "read" else self.library.cuFileWrite
+        device, block = ctypes.c_void_p(address), ctypes.c_size_t(job.block_bytes)
+
+        def transfer(offset: int) -> int:
+            moved: int = call(handle, device, block, offset, 0)
+            if moved < 0:
+                raise self.failed(moved)
+            return moved
+
+        return transfer
 
     def introduce(self, descriptor: int) -> None:
         """Register a file. The library opens it a second time, by the name that /proc/self/fd has for it (else 5031)."""
@@ -180,8 +180,8 @@ class CufileEngine:
         with self._lock:
             if descriptor not in self._handles:
                 handle = ctypes.c_void_p()
-                wanted = _Descr(type=_OPAQUE_FD, handle=_Handle(fd=descriptor), fs_ops=None)
-                self._must("cuFileHandleRegister", ctypes.byref(handle), ctypes.byref(wanted))
+                wanted = Descr(type=OPAQUE_FD, handle=Handle(fd=descriptor), fs_ops=None)
+                self.must("cuFileHandleRegister", ctypes.byref(handle), ctypes.byref(wanted))
                 self._handles[descriptor] = handle
             return self._handles[descriptor]
 
@@ -192,18 +192,23 @@ class CufileEngine:
         if self._level3 is None:
             return None
         found = self._level3()
-        return None if self._library.cuFileGetStatsL3(ctypes.byref(found)).err else found
+        return None if self.library.cuFileGetStatsL3(ctypes.byref(found)).err else found
 
     def counts(self, direction: Direction) -> CufileCounts | None:
-        """Blocks by path since begin(), all GPUs together; None where the library does not tell."""
+        """Blocks by path since begin(), all GPUs together; None where the library does not tell.
+
+        A batch is counted apart from the GPUs' calls (seen in 1.15 to 1.20), and both directions together.
+        """
         now, before = self._statistics(), self._before
         if now is None or before is None:
             return None
+        if self._api == "batch":
+            return _batch_counts(before.basic, now.basic)
         row = "reads" if direction == "read" else "writes"
 
         def added(name: str) -> int:
             sums = [
-                sum(getattr(gpu, f"{row}_{name}") for gpu in found.per_gpu[: min(found.num_gpus, _MAX_GPUS)])
+                sum(getattr(gpu, f"{row}_{name}") for gpu in found.per_gpu[: min(found.num_gpus, MAX_GPUS)])
                 for found in (now, before)
             ]
             return int(sums[0] - sums[1])
@@ -224,42 +229,42 @@ class CufileEngine:
     def close(self) -> None:
         with _stdout_aside():
             for handle in self._handles.values():
-                self._library.cuFileHandleDeregister(handle)
-            close = getattr(self._library, "cuFileDriverClose_v2", None) or self._library.cuFileDriverClose
+                self.library.cuFileHandleDeregister(handle)
+            close = getattr(self.library, "cuFileDriverClose_v2", None) or self.library.cuFileDriverClose
             close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class _CufileLane(OneAtATime):
-    def __init__(self, library: Any, handle: ctypes.c_void_p, job: Job, buffer: GpuBuffer) -> None:
-        self._library = library
-        self._gpu = buffer
-        call = library.cuFileRead if job.direction == "read" else library.cuFileWrite
-        device, block = ctypes.c_void_p(buffer.device), ctypes.c_size_t(job.block_bytes)
+def _batch_counts(before: Level1, now: Level1) -> CufileCounts | None:
+    """Libaio and io_uring carry what goes through host memory. None where the paths' counts overlap."""
 
-        def transfer(offset: int) -> int:
-            moved: int = call(handle, device, block, offset, 0)
-            if moved < 0:
-                raise _failed(moved)
-            return moved
+    def added(name: str) -> int:
+        return int(getattr(now, f"batch_{name}_submit").ok - getattr(before, f"batch_{name}_submit").ok)
 
+    counts = CufileCounts(
+        nvidia_fs=added("nvfs"), p2p=added("p2p"), posix=added("aio") + added("iouring"), total=added("total")
+    )
+    return counts if counts.nvidia_fs + counts.p2p + counts.posix <= counts.total else None
+
+
+class _Lane(OneAtATime):
+    """`release`: gives back what the lane holds."""
+
+    def __init__(
+        self, job: Job, transfer: Callable[[int], int], buffer: GpuBuffer, release: Callable[[], None]
+    ) -> None:
         super().__init__(job, transfer, buffer)
+        self._release = release
 
     def close(self) -> None:
-        self._library.cuFileBufDeregister(self._gpu.device)
-        self._gpu.close()
+        self._release()
 
 
-def _failed(result: int) -> OSError:
-    """-1 is the system's error, in errno; what lies below -5000 is cuFile's own."""
-    if result == -1:
-        code = ctypes.get_errno()
-        return OSError(code, os.strerror(code))
-    return OSError(-result, f"cuFile error {-result}" if result < -5000 else os.strerror(-result))
+def private_configuration(merged: dict[str, Any], folder: str, *, strict: bool, compat: bool = False) -> dict[str, Any]:
+    """The node's configuration with statistics and a log for this run.
 
-
-def private_configuration(merged: dict[str, Any], folder: str, *, strict: bool) -> dict[str, Any]:
-    """The node's configuration with statistics and a log for this run; `strict`: compat mode forbidden, not forced."""
+    `strict`: compat mode forbidden, not forced; `compat`: forced (force_compat_mode, libcufile 1.11 and newer at least).
+    """
     values = copy.deepcopy(merged)
     for section in ("profile", "logging", "properties"):
         values.setdefault(section, {})
@@ -269,6 +274,8 @@ def private_configuration(merged: dict[str, Any], folder: str, *, strict: bool) 
     if strict:
         values["properties"] |= {"allow_compat_mode": False}
         values["properties"].pop("force_compat_mode", None)
+    if compat:
+        values["properties"] |= {"allow_compat_mode": True, "force_compat_mode": True}
     return values
 
 
@@ -279,27 +286,6 @@ def _require_modules_file() -> None:
     except OSError as error:
         said = f"/proc/modules: {error.strerror}"
         raise UndecidedError(f"libcufile never returns here ({said}); settle with: cat /proc/modules") from None
-
-
-def _load(named: str | None) -> tuple[Any, str]:
-    """The node's libcufile, else the loader's, else that of the nvidia-cufile wheel beside this Python."""
-    wheels = sorted(glob.glob(os.path.join(sysconfig.get_path("platlib"), "nvidia", "*", "lib", "libcufile.so.0")))
-    errors = []
-    for path in [*([named] if named else []), "libcufile.so.0", *wheels[::-1]]:
-        try:
-            library = ctypes.CDLL(path, use_errno=True)
-            for name, (result, arguments) in _SIGNATURES.items():
-                function = getattr(library, name)
-                function.restype, function.argtypes = result, arguments
-        except (OSError, AttributeError) as error:
-            errors.append(str(error))
-            continue
-        version = ctypes.c_int()
-        if hasattr(library, "cuFileGetVersion"):
-            library.cuFileGetVersion(ctypes.byref(version))
-        release = f" {version.value // 1000}.{version.value % 1000 // 10}" if version.value else ""
-        return library, f"libcufile{release}, synchronous calls, registered buffers"
-    raise UndecidedError(f"no libcufile here ({errors[0]}); settle with: ldconfig -p | grep libcufile")
 
 
 @contextlib.contextmanager

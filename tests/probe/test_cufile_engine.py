@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from gdsctl.errors import RefusedError
-from gdsctl.probe.cufile import _level3, _PerGpu, private_configuration
+from gdsctl.probe.cufile import private_configuration
+from gdsctl.probe.libcufile import PerGpu, level3
 from gdsctl.probe.target import create
 from tests.oracle import oracle
 
@@ -130,7 +131,7 @@ def test_the_private_configuration_keeps_the_nodes_keys() -> None:
 
 def test_the_statistics_are_laid_out_as_in_cufile_h() -> None:
     """Counted in the header: 16 bytes of UUID and 29 counters a GPU; level 1 has 64 words, with readv and writev 78."""
-    assert ctypes.sizeof(_PerGpu) == 16 + 29 * 8
-    assert (_PerGpu.reads_total.offset, _PerGpu.reads_posix.offset) == (16 + 4 * 8, 16 + 7 * 8)
-    assert (_PerGpu.writes_total.offset, _PerGpu.writes_posix.offset) == (16 + 17 * 8, 16 + 20 * 8)
-    assert ctypes.sizeof(_level3(vectored=True)) - ctypes.sizeof(_level3(vectored=False)) == 14 * 8
+    assert ctypes.sizeof(PerGpu) == 16 + 29 * 8
+    assert (PerGpu.reads_total.offset, PerGpu.reads_posix.offset) == (16 + 4 * 8, 16 + 7 * 8)
+    assert (PerGpu.writes_total.offset, PerGpu.writes_posix.offset) == (16 + 17 * 8, 16 + 20 * 8)
+    assert ctypes.sizeof(level3(vectored=True)) - ctypes.sizeof(level3(vectored=False)) == 14 * 8
