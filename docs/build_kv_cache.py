@@ -178,6 +178,15 @@ def names() -> str:
     return "\n".join(lines)
 
 
+def needs() -> str:
+    """What each path needs, by the words of the diagrams."""
+    from make_diagrams import guide  # type: ignore[import-not-found]  # the script beside this one
+
+    lines = ["| path | node | container |", "|---|---|---|"]
+    lines += [f"| {path['name']} | {path['node']} | {path['container']} |" for path in guide()["path"]]
+    return "\n".join(lines)
+
+
 def models() -> str:
     """Bytes per token of the public models that gdsctl knows by name, by its own arithmetic."""
     from gdsctl.data import app_models
@@ -202,8 +211,9 @@ def models() -> str:
 
 def built(page: str) -> str:
     """The page with its tables as they are to be."""
-    tables = (("configurations", configurations()), ("edges", edges()), ("names", names()), ("models", models()))
-    for name, table in tables:
+    tables = {"configurations": configurations, "edges": edges, "names": names, "needs": needs, "models": models}
+    for name, made in tables.items():
+        table = made()
         mark = rf"(<!-- table: {name} -->\n)(.*?)(<!-- end -->)"
         page = re.sub(mark, lambda match, table=table: f"{match[1]}{table}\n{match[3]}", page, flags=re.DOTALL)  # type: ignore[misc]
     return page
@@ -213,6 +223,8 @@ def main() -> int:
     page = PAGE.read_text()
     wanted = built(page)
     if "--check" in sys.argv[1:]:
+        if wanted != page:
+            sys.stderr.write("not current: kv-cache.md; run python docs/build_kv_cache.py\n")
         return int(wanted != page)
     PAGE.write_text(wanted)
     return 0
