@@ -109,6 +109,24 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
             show_default=False,
         ),
     ] = None,
+    sessions: Annotated[
+        Optional[int],
+        typer.Option(metavar="N", help="kv-cache: what the chunks are dealt to. Default: 8.", show_default=False),
+    ] = None,
+    rounds: Annotated[
+        Optional[int],
+        typer.Option(
+            metavar="N", help="kv-cache: how often each session is retrieved. Default: 2.", show_default=False
+        ),
+    ] = None,
+    model: Annotated[
+        Optional[str],
+        typer.Option(metavar="CONFIG.json", help="kv-cache: chunks of this model instead of --bs.", show_default=False),
+    ] = None,
+    chunk_tokens: Annotated[
+        Optional[int],
+        typer.Option(metavar="N", help="kv-cache: tokens of such a chunk. Default: 256.", show_default=False),
+    ] = None,
     compare: Annotated[
         Optional[list[EngineName]],
         typer.Option(help="Then do the same with another engine; may be repeated.", show_default=False),
@@ -140,12 +158,18 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         probe_plot.ready(plot)
     if workload is not None and (sweep or verify or allow_existing or compare):
         raise UsageError("--workload does not go with --sweep, --verify, --allow-existing or --compare")
+    if workload is None and any(given is not None for given in (sessions, rounds, model, chunk_tokens)):
+        raise UsageError("--sessions, --rounds, --model and --chunk-tokens go with --workload kv-cache")
+    if (chunk_tokens is not None) > (model is not None):
+        raise UsageError("--chunk-tokens goes with --model")
     request = Request(
         path=path,
         engine=engine.value,
         rw=rw.value,
         read_percent=mix,
-        block_bytes=tuple(dict.fromkeys(bytes_of(part) for part in bs.split(","))),
+        block_bytes=(_chunk_bytes(model, chunk_tokens),)
+        if model is not None
+        else tuple(dict.fromkeys(bytes_of(part) for part in bs.split(","))),
         size_bytes=bytes_of(size),
         threads=_numbers("--threads", threads),
         iodepth=_numbers("--iodepth", iodepth),
@@ -162,6 +186,8 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         destroys=i_know_this_destroys_data,
         strict=require_path not in (None, RouteWanted.compat, RouteWanted.host_direct),
         sweep=sweep,
+        sessions=sessions,
+        rounds=2 if rounds is None else rounds,
         seed=seed,
     )
     check(request)
@@ -192,6 +218,23 @@ def _with_comparison(request: Request, report: ProbeReport, engines: list[str]) 
 
     rows, notes = compared(request, report, list(dict.fromkeys(engines)))
     return msgspec.structs.replace(report, comparison=rows, notes=(*report.notes, *notes))
+
+
+def _chunk_bytes(model: str, tokens: int | None) -> int:
+    """A chunk of a model's cache, filled up to whole sectors as direct I/O wants them. Raises InputError, UsageError."""
+    from gdsctl.cli.text_files import read_text
+    from gdsctl.errors import InputError, UsageError
+    from gdsctl.kvcache.model_config import read_model_config
+    from gdsctl.kvcache.size import Asked, size_of_model
+
+    wanted = 256 if tokens is None else tokens
+    if not 1 <= wanted <= 1 << 20:
+        raise UsageError(f"--chunk-tokens must be 1 to {1 << 20}")
+    try:
+        attention = read_model_config(read_text(model), "auto")
+    except InputError as error:
+        raise error.at("<stdin>" if model == "-" else model) from None
+    return -(-size_of_model(attention, 1, Asked(chunk_tokens=wanted)).chunk_bytes // 4096) * 4096
 
 
 def _numbers(name: str, text: str, more: str = "") -> tuple[int, ...]:

@@ -1,16 +1,19 @@
-"""A KV cache's traffic on host memory: one file for each chunk, stored once, retrieved once in another order.
+"""A KV cache's traffic on host memory: one file for each chunk; sessions are stored once and retrieved in other orders.
 
-What LMCache and its like do to a file system at their second level, without the model: open, one transfer, close.
+What LMCache and its like do to a file system at their second level, without the model. Requests come one at a time. Each
+is for all chunks of one session, which the threads share: open, one transfer, close.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
+import secrets
 import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from gdsctl.errors import UsageError
 from gdsctl.model.node import Report
@@ -18,10 +21,11 @@ from gdsctl.probe.counters import Counters, Reading, cached_bytes
 from gdsctl.probe.deadline import within
 from gdsctl.probe.engine import Direction, Job, OneAtATime, Uncounted
 from gdsctl.probe.figures import environment, latency, mount_of, predicted, stability
-from gdsctl.probe.offsets import order, regions
+from gdsctl.probe.offsets import order
 from gdsctl.probe.posix import HostBuffer
+from gdsctl.probe.processes import keeper
 from gdsctl.probe.report import ProbeReport, RequestRow
-from gdsctl.probe.request import Request, check
+from gdsctl.probe.request import Request, check, require_memory
 from gdsctl.probe.run import Progress, Timed, run
 from gdsctl.probe.sizes import words
 from gdsctl.probe.target import no_direct, refused, require_space
@@ -29,77 +33,99 @@ from gdsctl.probe.verdict import Observed, judge
 from gdsctl.source.base import Source
 
 THREADS = (1, 2, 4, 8)
+SESSIONS = 8
 
 
-class _ChunkEngine(Uncounted):
-    """Offsets are those that the chunks would have in one file; each names a file of its own."""
+class _SessionEngine(Uncounted):
+    """Its blocks are sessions; an offset is where a session, or a chunk, would stand if all were one file."""
 
     name = "posix"
     how = "open, preadv/pwritev, close for each chunk"
-    forks = True
     queues = False
-    why_no_queue = "each thread has one request at a time"
+    why_no_queue = "requests come one at a time"
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, chunk_bytes: int, threads: int) -> None:
         self._folder = folder
-
-    def path(self, offset: int) -> str:
-        return os.path.join(self._folder, f"{offset:016x}.kv")
+        self._chunk_bytes = chunk_bytes
+        self._threads = threads
 
     def lane(self, job: Job) -> OneAtATime:
-        buffer = HostBuffer(job.block_bytes)
-        transfer = self._retrieve if job.direction == "read" else self._store
-        return OneAtATime(job, functools.partial(transfer, [buffer.view]), buffer)
+        return _SessionLane(job, HostBuffer(job.block_bytes), self._folder, self._chunk_bytes, self._threads)
 
-    def _store(self, views: list[memoryview], offset: int) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_DIRECT | os.O_CLOEXEC
-        descriptor = os.open(self.path(offset), flags, 0o600)
+
+class _SessionLane(OneAtATime):
+    def __init__(self, job: Job, buffer: HostBuffer, folder: str, chunk_bytes: int, threads: int) -> None:
+        self._folder = folder
+        self._pool = ThreadPoolExecutor(threads)
+        self._chunks = range(0, job.block_bytes, chunk_bytes)
+        self._views = [buffer.view[low : low + chunk_bytes] for low in self._chunks]
+        self._flags = os.O_RDONLY if job.direction == "read" else os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        self._call = os.preadv if job.direction == "read" else os.pwritev
+        super().__init__(job, self._session, buffer)
+
+    def _session(self, offset: int) -> int:
+        return sum(self._pool.map(self._chunk, self._views, (offset + low for low in self._chunks)))
+
+    def _chunk(self, view: memoryview, offset: int) -> int:
+        path = os.path.join(self._folder, f"{offset:016x}.kv")
+        descriptor = os.open(path, self._flags | os.O_DIRECT | os.O_CLOEXEC, 0o600)
         try:
-            return os.pwritev(descriptor, views, 0)
+            return self._call(descriptor, [view], 0)
         finally:
             os.close(descriptor)
 
-    def _retrieve(self, views: list[memoryview], offset: int) -> int:
-        descriptor = os.open(self.path(offset), os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
-        try:
-            return os.preadv(descriptor, views, 0)
-        finally:
-            os.close(descriptor)
+    def close(self) -> None:
+        self._pool.shutdown()
+        super().close()
+
+
+class _Shape:
+    """Chunks of `chunk_bytes`, dealt to sessions of equal length; chunks that do not make one up are left out."""
+
+    def __init__(self, request: Request) -> None:
+        self.chunk_bytes = request.cases[0].block_bytes
+        chunks = request.size_bytes // self.chunk_bytes
+        self.sessions = request.sessions or min(SESSIONS, chunks)
+        if not 1 <= self.sessions <= chunks:
+            raise UsageError(
+                f"--sessions must be 1 to {chunks}: --size holds {chunks} chunks of {words(self.chunk_bytes)}"
+            )
+        self.chunks = chunks // self.sessions * self.sessions
+        self.session_bytes = self.chunks // self.sessions * self.chunk_bytes
+        require_memory(self.session_bytes)
+        self.offsets = range(0, self.sessions * self.session_bytes, self.session_bytes)
 
 
 def probe(request: Request, source: Source, node: Report, *, progress: Progress | None = None) -> ProbeReport:
-    """Store and retrieve all chunks with each number of threads. Raises as gdsctl.probe.probe.probe does."""
+    """Store and retrieve all sessions with each number of threads. Raises as gdsctl.probe.probe.probe does."""
     if request.engine not in ("auto", "posix"):
         raise UsageError("--workload kv-cache runs on host memory only: --engine posix")
     check(request)
-    if request.sweeps or request.mixed:
-        raise UsageError("--workload kv-cache stores and retrieves chunks of one --bs; it has its own thread counts")
-    chunk_bytes = request.cases[0].block_bytes
-    chunks = request.size_bytes // chunk_bytes
+    if len(request.block_bytes) > 1 or len(request.iodepth) > 1 or request.mixed:
+        raise UsageError("--workload kv-cache stores and retrieves chunks of one --bs, one block deep")
+    shape = _Shape(request)
+    numbers = request.threads if request.threads != (1,) else THREADS
     rows: list[RequestRow] = []
     mount = mount_of(node, request.path)
-    with _folder(request.path, chunks * chunk_bytes) as folder:
-        engine = _ChunkEngine(folder)
+    with _folder(request.path, shape.chunks * shape.chunk_bytes) as folder:
         counters = Counters(source, "read", device=_device(folder), mount=mount, blocks=node.block)
         before = after = Reading()
-        timed: Timed | None = None
-        for threads in (count for count in THREADS if count <= chunks):
+        for threads in numbers:
+            engine = _SessionEngine(folder, shape.chunk_bytes, threads)
             within(folder, functools.partial(_empty, folder), 300.0)
-            rows.append(_row("store", threads, _step(engine, request, threads, "write", progress)))
+            rows.append(_row("store", threads, _step(engine, request, shape, "write", progress)))
             before = counters.read()
-            timed = _step(engine, request, threads, "read", progress)
+            timed = _step(engine, request, shape, "read", progress)
             after = counters.read()
             rows.append(_row("retrieve", threads, timed))
         added = after.since(before).with_cache(_cached(folder))
-    if timed is None:
-        raise UsageError(f"--size holds no chunk of {words(chunk_bytes)}")
     last = rows[-1]
     seen = Observed(
         engine="posix",
         direction="read",
         bytes=timed.bytes,
         blocks=timed.blocks,
-        distinct_bytes=chunks * chunk_bytes,
+        distinct_bytes=shape.chunks * shape.chunk_bytes,
         counters=added,
     )
     taken = judge(seen)
@@ -109,41 +135,47 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         engine_because="the workload kv-cache runs on host memory",
         carried_by=engine.how,
         path=request.path,
-        file=f"{chunks} files in a folder of their own, removed at the end",
+        file=f"{shape.chunks} files in a folder of their own, removed at the end",
         direct={"mixed": False, "unknown": None}.get(taken.verdict, True),
         rw="read",
-        block_bytes=chunk_bytes,
+        block_bytes=shape.chunk_bytes,
         threads=last.threads,
         iodepth=1,
+        files=shape.chunks,
         bytes=timed.bytes,
         seconds=last.seconds,
         throughput_gbs=last.throughput_gbs,
-        iops=round(timed.blocks / timed.seconds, 1),
+        iops=round(timed.bytes / shape.chunk_bytes / timed.seconds, 1),
         latency_us=last.latency_us,
         cpu_seconds_per_gb=round(timed.cpu_seconds / timed.bytes * 1e9, 4),
         stability=stability(timed),
         path_taken=taken,
         prediction=predicted(node, mount, (), last.throughput_gbs, to_gpu=False),
         requests=tuple(rows),
-        notes=("the figures outside the table are those of its last row",),
+        notes=(
+            f"{shape.sessions} sessions of {words(shape.session_bytes)} each, which one request is for",
+            "the throughput of store includes filling the buffers, its latencies do not",
+            "the figures outside the table are those of its last row",
+        ),
         environment=environment(node, mount),
     )
 
 
 def _step(
-    engine: _ChunkEngine, request: Request, threads: int, direction: Direction, progress: Progress | None
+    engine: _SessionEngine, request: Request, shape: _Shape, direction: Direction, progress: Progress | None
 ) -> Timed:
-    block = request.cases[0].block_bytes
     job = Job(
         descriptor=-1,
         direction=direction,
-        block_bytes=block,
+        block_bytes=shape.session_bytes,
         seed=request.seed,
         checked=direction == "write",
     )
-    parts = regions(request.size_bytes, block, threads)
-    orders = [order(part, shuffled=direction == "read", seed=request.seed + at) for at, part in enumerate(parts)]
-    return run(engine, [job] * threads, orders, progress=progress)
+    orders: Sequence[Sequence[int]] = [shape.offsets]
+    if direction == "read":
+        rounds = [order(shape.offsets, shuffled=True, seed=request.seed + number) for number in range(request.rounds)]
+        orders = [list(itertools.chain(*rounds))]
+    return run(engine, [job], orders, progress=progress)
 
 
 def _row(operation: str, threads: int, timed: Timed) -> RequestRow:
@@ -159,22 +191,21 @@ def _row(operation: str, threads: int, timed: Timed) -> RequestRow:
 
 @contextlib.contextmanager
 def _folder(path: str, size_bytes: int) -> Iterator[str]:
-    """A folder of our own inside `path`, gone with all that is in it however the block ends; but for SIGKILL."""
+    """A folder of our own inside `path`, gone with all that is in it however the block or this process ends."""
     if not within(path, lambda: os.path.isdir(path)):
         raise UsageError(f"{path}: the workload kv-cache needs a directory")
     within(path, lambda: require_space(path, size_bytes))
-    try:
-        folder = within(path, lambda: tempfile.mkdtemp(prefix=".gdsctl-probe-", dir=path))
-    except OSError as error:
-        raise refused(path, error) from error
-    try:
+    folder = os.path.join(path, f".gdsctl-probe-{secrets.token_hex(8)}")
+    with keeper(lambda: shutil.rmtree(folder, ignore_errors=True)):
+        try:
+            within(path, lambda: os.mkdir(folder, 0o700))
+        except OSError as error:
+            raise refused(path, error) from error
         try:
             os.close(os.open(os.path.join(folder, "direct"), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_DIRECT, 0o600))
         except OSError as error:
             raise no_direct(path, error) from error
         yield folder
-    finally:
-        within(folder, lambda: shutil.rmtree(folder, ignore_errors=True), 300.0)
 
 
 def _device(folder: str) -> tuple[int, int]:

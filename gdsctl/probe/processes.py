@@ -16,6 +16,7 @@ from gdsctl.errors import RefusedError
 
 _PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
 _END_PATIENCE_S = 5.0
+_CLEAN_PATIENCE_S = 300.0
 
 
 class _Moved(NamedTuple):
@@ -125,6 +126,50 @@ def _workers(works: Sequence[Work]) -> Iterator[list[_Worker]]:
         for worker in workers:
             worker.connection.close()
         _reap([worker.process for worker in workers])
+
+
+@contextlib.contextmanager
+def keeper(clean: Callable[[], None]) -> Iterator[None]:
+    """Does `clean` when the block ends, in a process that outlives SIGKILL of this one and of its workers.
+
+    It waits for the end of a pipe that they all hold open. Raises RefusedError where it cannot be started.
+    """
+    reading, writing = os.pipe()
+    try:
+        process = _fork()
+    except OSError as error:
+        os.close(reading)
+        os.close(writing)
+        raise RefusedError(f"starting a process that cleans up: {error.strerror}") from error
+    if not process:
+        _keep(reading, writing, clean)
+    os.close(reading)
+    try:
+        yield
+    finally:
+        os.close(writing)
+        _wait_for(process, _CLEAN_PATIENCE_S)
+
+
+def _keep(reading: int, writing: int, clean: Callable[[], None]) -> None:
+    """The whole life of the keeper; does not return."""
+    try:
+        os.setsid()  # what the terminal or a shell sends to the group is not for it
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        os.close(writing)
+        for stream in (0, 1, 2):  # whoever reads our output to its end does not wait for this one
+            os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+        os.read(reading, 1)
+        clean()
+    finally:
+        os._exit(0)
+
+
+def _wait_for(process: int, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while os.waitpid(process, os.WNOHANG)[0] == 0 and time.monotonic() < until:
+        time.sleep(0.005)
 
 
 def _fork() -> int:

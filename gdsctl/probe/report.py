@@ -114,7 +114,7 @@ class ComparisonRow(Record, frozen=True, kw_only=True):
 
 
 class RequestRow(Record, frozen=True, kw_only=True):
-    """kv-cache: whole chunks stored or retrieved by so many threads; a request is one chunk, its open and close included."""
+    """kv-cache: whole sessions stored or retrieved, one at a time, by so many threads; open and close are included."""
 
     operation: str
     threads: int

@@ -19,6 +19,7 @@ SWEEP_SECONDS = 3.0
 
 _SMALLEST, _LARGEST = 512, 64 << 20
 _MOST_THREADS, _MOST_DEPTH, _MOST_FILES, _MOST_REPEATS, _MOST_CASES = 1024, 4096, 1024, 100, 200
+_MOST_ROUNDS = 1_000_000
 _LONGEST_S = 86400
 
 
@@ -33,7 +34,8 @@ class Case(NamedTuple):
 class Request(Record, frozen=True, kw_only=True):
     """`seconds` None: every block once; `rate_bytes`: a second, of all threads together; `gpus`: indices by the CUDA
     driver, empty for the first, None for all; `numa`: a node, `auto` or `off`; `destroys`: the block device given up;
-    `api`, `registered`: how cuFile is called.
+    `api`, `registered`: how cuFile is called; `sessions`, `rounds`: of the workload kv-cache, what the chunks are dealt
+    to and how often each is retrieved.
     """
 
     path: str
@@ -59,6 +61,8 @@ class Request(Record, frozen=True, kw_only=True):
     destroys: str | None = None
     strict: bool = False
     sweep: bool = False
+    sessions: int | None = None
+    rounds: int = 2
     seed: int = 0
 
     @property
@@ -105,6 +109,7 @@ def check(request: Request) -> None:
     _within("--iodepth", request.iodepth, _MOST_DEPTH)
     _within("--files", (request.files,), min(_MOST_FILES, *request.threads), "or --threads, if that is less")
     _within("--repeat", (request.repeat,), _MOST_REPEATS)
+    _within("--rounds", (request.rounds,), _MOST_ROUNDS)
     if not 0 <= request.read_percent <= 100:
         raise UsageError("--mix must be 0 to 100 (percent of reads)")
     if request.seconds is not None and not 0 < request.seconds <= _LONGEST_S:
@@ -123,9 +128,12 @@ def check(request: Request) -> None:
         raise UsageError(f"--size is less than one block of --bs for each of {most} threads")
     if request.verify and request.allow_existing:
         raise UsageError("--verify needs contents that the probe wrote; it does not go with --allow-existing")
-    memory = max(case.block_bytes * case.threads * case.iodepth for case in request.cases)
-    if memory > os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
-        raise RefusedError(f"{words(memory)} of buffers are more than half of the memory that is free")
+    require_memory(max(case.block_bytes * case.threads * case.iodepth for case in request.cases))
+
+
+def require_memory(size_bytes: int) -> None:
+    if size_bytes > os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
+        raise RefusedError(f"{words(size_bytes)} of buffers are more than half of the memory that is free")
 
 
 def _within(name: str, values: tuple[int, ...], most: int, more: str = "") -> None:

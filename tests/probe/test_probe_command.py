@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -98,13 +99,7 @@ def test_tmpfs_is_seen_through() -> None:
         assert "the path was mixed" in done.stderr
 
 
-def test_sweep_and_workload(folder: Path) -> None:
-    found = json.loads(
-        gdsctl(folder, "--size", "32M", "--workload", "kv-cache", "--bs", "4M", "--format", "json").stdout
-    )
-    assert [(row["operation"], row["threads"], row["requests"]) for row in found["requests"]] == [
-        (operation, threads, 8) for threads in (1, 2, 4, 8) for operation in ("store", "retrieve")
-    ]
+def test_sweep(folder: Path) -> None:
     done = gdsctl(folder, "--sweep", "--duration", "0.2", "--size", "16M", "--engine", "posix")
     assert done.returncode == 0
     for size in ("4 KiB", "64 KiB", "1 MiB", "4 MiB", "16 MiB"):
@@ -112,6 +107,52 @@ def test_sweep_and_workload(folder: Path) -> None:
     assert "█" in done.stdout
     assert "\x1b" not in done.stdout
     assert os.listdir(folder) == []
+
+
+def test_the_workload_kv_cache(folder: Path) -> None:
+    """33 MiB hold 8 chunks of 4 MiB: two for each of 4 sessions, each stored once and retrieved 3 times."""
+    done = gdsctl(
+        *(folder, "--size", "33M", "--workload", "kv-cache", "--bs", "4M", "--sessions", "4", "--rounds", "3"),
+        *("--format", "json"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    jsonschema.validate(found, schema("probe"))
+    assert [(row["operation"], row["threads"], row["requests"]) for row in found["requests"]] == [
+        (operation, threads, 4 * (1 if operation == "store" else 3))
+        for threads in (1, 2, 4, 8)
+        for operation in ("store", "retrieve")
+    ]
+    assert (found["block_bytes"], found["files"], found["bytes"]) == (4 << 20, 8, 3 * 32 << 20)
+    assert found["notes"][0].startswith("4 sessions of 8 MiB each")
+    assert os.listdir(folder) == []
+
+
+def test_chunks_of_a_model(folder: Path) -> None:
+    """2 layers x 2 (K and V) x 8 heads x 128 x 2 bytes = 8192 bytes a token; 100 tokens are 200 sectors of 4096."""
+    config = folder / "config.json"
+    config.write_text(
+        json.dumps(
+            {
+                "architectures": ["LlamaForCausalLM"],
+                "model_type": "llama",
+                "hidden_size": 1024,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 8,
+                "num_key_value_heads": 8,
+                "head_dim": 128,
+                "torch_dtype": "bfloat16",
+            }
+        )
+    )
+    done = gdsctl(
+        *(folder, "--size", "4M", "--workload", "kv-cache", "--model", config, "--chunk-tokens", "100"),
+        *("--threads", "2", "--format", "json"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["block_bytes"], found["files"]) == (819200, 5)
+    assert {row["threads"] for row in found["requests"]} == {2}
 
 
 def test_a_mixed_run_over_several_files(folder: Path) -> None:
@@ -216,6 +257,10 @@ def test_a_picture_that_cannot_be_drawn_is_refused_first(folder: Path) -> None:
         ["--rw", "scribble"],
         ["--workload", "kv-cache", "--sweep"],
         ["--workload", "kv-cache", "--rw", "rw"],
+        ["--workload", "kv-cache", "--sessions", "2000"],
+        ["--workload", "kv-cache", "--rounds", "0"],
+        ["--workload", "kv-cache", "--chunk-tokens", "7"],
+        ["--sessions", "2"],
         ["--threads", "1,x"],
         ["--iodepth", ""],
         ["--bs", "4k,"],
@@ -307,31 +352,46 @@ def _until_it_works(process: subprocess.Popen[str]) -> None:
     pytest.fail("the probe never began")
 
 
-KILLS = int(os.environ.get("GDSCTL_KILLS", "4"))
+KILLS = int(os.environ.get("GDSCTL_KILLS", "8"))
+SHAPES = (
+    ["--rw", "read"],
+    ["--rw", "write", "--threads", "4"],
+    ["--rw", "randrw", "--threads", "2", "--files", "2", "--verify"],
+    ["--rw", "randwrite", "--iodepth", "8"],
+    ["--workload", "kv-cache", "--bs", "256k"],
+)
+ENDS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
 
 
 @pytest.mark.parametrize("seed", range(KILLS))
-def test_killed_at_any_moment_nothing_stays(folder: Path, seed: int) -> None:
-    """SIGKILL, which nobody can handle: the file has no name, so the kernel frees it. GDSCTL_KILLS=200 for more."""
+def test_ended_at_any_moment_nothing_stays(folder: Path, seed: int) -> None:
+    """SIGKILL, which nobody can handle, and those that one can. GDSCTL_KILLS=200 for more.
+
+    The kernel frees a file without a name; the workload's folder goes soon after, with the process that keeps it.
+    """
+    data = folder / "data"
+    data.mkdir()
     process = subprocess.Popen(
-        [
-            *COMMAND,
-            folder,
-            "--size",
-            "16M",
-            "--rw",
-            ("read", "write")[seed % 2],
-            "--threads",
-            ("1", "4")[seed // 2 % 2],
-            "--duration",
-            "9",
-            "--engine",
-            "posix",
-        ],
+        [*COMMAND, data, "--size", "16M", "--engine", "posix", "--duration", "9", *SHAPES[seed % len(SHAPES)]],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     time.sleep(random.Random(seed).uniform(0, 2.5))  # noqa: S311 -- any moment will do
-    process.kill()
-    process.wait()
-    assert os.listdir(folder) == []
+    process.send_signal(ENDS[seed // len(SHAPES) % len(ENDS)])
+    process.wait(timeout=60)
+    for _ in range(200):
+        if not os.listdir(data) and not _at_work(str(data)):
+            return
+        time.sleep(0.05)
+    pytest.fail(f"left behind: {os.listdir(data)}, processes {_at_work(str(data))}")
+
+
+def _at_work(path: str) -> list[str]:
+    """Processes with this path on their command line."""
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if path.encode() in words:
+                found.append(pid)
+    return found
