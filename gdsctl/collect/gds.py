@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gdsctl.collect import cufile_log, cufile_paths
+from gdsctl.collect import cufile_log, cufile_paths, gpfs
 from gdsctl.collect.cufile_paths import standing
 from gdsctl.collect.reader import Reader
 from gdsctl.model.devices import Mount
@@ -45,7 +45,6 @@ _RULES = (
 _MD_RULES = re.compile(r"\S*(?:md|raid)\S*\.rules")
 _MD_IMPORT = re.compile(r'[^#]*IMPORT\{program\}=+\s*"[^"]*\bmdadm\s[^"]*--detail\b')
 _LONGEST_RULE = 4096
-_GPFS = "/var/mmfs/gen/mmfs.cfg"
 
 
 def collect(reader: Reader, mounted: tuple[Mount, ...] = ()) -> Gds:
@@ -216,21 +215,10 @@ def _udev_rule_md(reader: Reader) -> bool | None:
 
 
 def _verbs_ports(reader: Reader) -> tuple[str, ...] | None:
-    """VerbsPorts of the configuration that Storage Scale keeps on each node; None without a gap: it is not installed.
-
-    Lines below a `[NODE]` heading hold for some nodes only, so that with one of those the node's own is not certain.
-    """
-    text = reader.text(_GPFS)
-    if isinstance(text, Missing):
-        if text.status != "absent":
-            reader.gap("gds", "gpfs_verbs_ports", text, detail=_GPFS, settle_with="mmlsconfig verbsPorts")
-        return None
-    lines = [line.split() for line in text.splitlines() if len(line) <= _LONGEST_RULE]
-    settings = [(number, words[1:]) for number, words in enumerate(lines) if words[:1] == ["verbsPorts"]]
-    headings = [number for number, words in enumerate(lines) if words and words[0].startswith("[")]
-    first = min((n for n in headings if lines[n] != ["[common]"]), default=len(lines))
-    if any(number > first for number, _ in settings):
-        detail = f"{_GPFS} sets verbsPorts by node"
-        reader.gap("gds", "gpfs_verbs_ports", "unsupported", detail=detail, settle_with="mmlsconfig verbsPorts")
-        return None
-    return tuple(port for port in " ".join(settings[-1][1]).replace(",", " ").split()) if settings else ()
+    """None without a gap: Storage Scale is not installed."""
+    found = gpfs.verbs_ports(reader)
+    if not isinstance(found, Missing):
+        return found
+    if found.status != "absent":
+        reader.gap("gds", "gpfs_verbs_ports", found, detail=gpfs.PATH, settle_with="mmlsconfig verbsPorts")
+    return None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import re
 
-from gdsctl.collect import addresses
+from gdsctl.collect import addresses, gpfs, lnet
 from gdsctl.collect.reader import Reader
 from gdsctl.data import filesystems
 from gdsctl.data.filesystems import BackingKind
-from gdsctl.model.devices import Backing, Block, FstabEntry, Mount, Nic, Nvme
-from gdsctl.parse import mounts, nfs_options
+from gdsctl.model.devices import Backing, Block, FstabEntry, LnetNi, Mount, Nic, Nvme
+from gdsctl.model.shell import quoted
+from gdsctl.parse import beegfs, mounts, nfs_options, weka
 from gdsctl.parse.fstab import parse as parse_fstab
 from gdsctl.parse.storage_text import parse_mountstats
 from gdsctl.source.base import Missing, got
@@ -178,6 +179,7 @@ class _Storage:
             return Backing(kind=kind)
         server, transport = _server(entry, kind), None
         pinned: tuple[str, ...] = ()
+        own: tuple[str, ...]
         targets = _ADDRESS.findall(server or "")
         if kind == "nfs":
             options = nfs_options.parse(",".join(entry.options))
@@ -191,6 +193,17 @@ class _Storage:
         elif kind == "lustre":
             nets = {_LUSTRE_TRANSPORT.get(net.rstrip("0123456789")) for net in _LUSTRE_NET.findall(entry.source)}
             transport = nets.pop() if len(nets) == 1 else None
+            if self._lnet is not None:
+                return self._lustre(entry, transport, server)
+        elif kind == "beegfs":
+            connections = self._beegfs()
+            protocols = {connection.protocol for connection in connections}
+            transport = protocols.pop() if len(protocols) == 1 else None
+            targets = [connection.server for connection in connections if connection.server] or targets
+        elif kind in ("wekafs", "gpfs"):
+            own, settle = self._weka(entry) if kind == "wekafs" else self._gpfs()
+            if own or not targets:
+                return self._named_by_client(entry, kind, own, settle, server)
         found = self._nics_for(pinned, tuple(targets), transport)
         if found is None:
             found = ()
@@ -198,6 +211,66 @@ class _Storage:
                 entry.target, "nics", f"ip route get {targets[0]}" if targets else "ss -tn; rdma resource show cm_id"
             )
         return Backing(kind=kind, nics=found, transport=transport, server=server)
+
+    # --- who the file system's own client says that it uses -----------------------------------------------------------
+
+    @functools.cached_property
+    def _lnet(self) -> tuple[LnetNi, ...] | None:
+        return lnet.collect(self._reader)
+
+    def _lustre(self, entry: mounts.MountEntry, transport: str | None, server: str | None) -> Backing:
+        """LNet sends by its own interfaces on a server's network, whatever IP's routes say."""
+        nets = lnet.networks(self._reader, entry.source)
+        local = [ni for ni in self._lnet or () if ni.net in nets and ni.up is not False]
+        found: dict[str, None] = {}
+        for ni in local:
+            address = ni.nid.partition("@")[0]
+            for name in ni.interfaces or self._holders(address):
+                found.update(dict.fromkeys(self._on(name, rdma=transport == "rdma")))
+        if not found:
+            routed = "" if local else "; lnetctl route show"
+            self.gap(entry.target, "nics", f"lnetctl net show{routed}")
+        return Backing(kind="lustre", nics=tuple(found), transport=transport, server=server)
+
+    @functools.cached_property
+    def _fstab(self) -> tuple[FstabEntry, ...]:
+        return fstab(self._reader) or ()
+
+    def _weka(self, entry: mounts.MountEntry) -> tuple[tuple[str, ...], str]:
+        """The devices that it names; the mount table shows its `net=` no more than /proc/wekafs does, fstab may."""
+        container = next((o.partition("=")[2] for o in entry.options if o.startswith("container_name=")), "")
+        settle = f"weka local resources{f' -C {quoted(container)}' if container else ''} --json"
+        told = self._reader.printed("weka-local-resources", weka.parse_resources)
+        if isinstance(told, Missing):
+            line = next((line for line in self._fstab if line.target == entry.target), None)
+            told = weka.of_options((*entry.options, *(line.options if line is not None else ())))
+        return (*told.devices, *told.addresses), settle
+
+    def _gpfs(self) -> tuple[tuple[str, ...], str]:
+        ports = gpfs.verbs_ports(self._reader)
+        devices = () if isinstance(ports, Missing) else tuple(re.split(r"[/:]", port)[0] for port in ports)
+        return devices, "mmlsconfig verbsPorts"
+
+    def _named_by_client(
+        self, entry: mounts.MountEntry, kind: BackingKind, own: tuple[str, ...], settle: str, server: str | None
+    ) -> Backing:
+        found: dict[str, None] = {}
+        for name in own:
+            for interface in self._holders(name) or (name,):
+                found.update(dict.fromkeys(self._on(interface, rdma=True)))
+        if not found:
+            self.gap(entry.target, "nics", settle)
+        return Backing(kind=kind, nics=tuple(found), server=server)
+
+    def _beegfs(self) -> tuple[beegfs.Connection, ...]:
+        """Of the only client that there is; which of several a mount belongs to is not told."""
+        folder = "/proc/fs/beegfs"
+        names = self._reader.source.names(folder)
+        clients = names if got(names) else ()
+        if len(clients) != 1:
+            return ()
+        told = self._reader.parsed(f"{folder}/{clients[0]}/storage_nodes", beegfs.parse_nodes)
+        return () if isinstance(told, Missing) else told
 
     def _fabrics(self, target: str, controller: Nvme) -> tuple[str, ...]:
         pinned = tuple(name for name in (controller.host_iface, controller.host_traddr) if name)
@@ -235,7 +308,8 @@ class _Storage:
         fits = [
             nic
             for nic in self._nics
-            if interface in (*nic.netdevs, nic.bond, nic.rdma_device) or (own and not own.isdisjoint(nic.ipv4))
+            if interface in (*nic.netdevs, nic.bond, nic.rdma_device, nic.address)
+            or (own and not own.isdisjoint(nic.ipv4))
         ]
         better = [nic for nic in fits if (nic.rdma_device if rdma else nic.address)] or fits
         return [nic.rdma_device or (nic.netdevs[0] if nic.netdevs else nic.address or "") for nic in better]

@@ -8,6 +8,7 @@ from gdsctl.collect import (
     gds,
     gpus,
     iommu,
+    lnet,
     modules,
     mounts,
     nics,
@@ -55,5 +56,6 @@ def collect(source: Source) -> Node:
         smi_topo=gpus.smi_topo(reader),
         fstab=mounts.fstab(reader),
         nvme_host=nvme.host(reader),
+        lnet=lnet.collect(reader),
         gaps=tuple(reader.gaps),
     )

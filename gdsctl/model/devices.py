@@ -116,6 +116,15 @@ class Backing(Record, frozen=True, kw_only=True):
     server: str | None = None
 
 
+class LnetNi(Record, frozen=True, kw_only=True):
+    """One of this node's own LNet interfaces. `net`: o2ib, tcp1 ...; `up` None: not told; `interfaces`: netdevs."""
+
+    nid: str
+    net: str
+    up: bool | None = None
+    interfaces: tuple[str, ...] = ()
+
+
 class FstabEntry(Record, frozen=True, kw_only=True):
     """One line of /etc/fstab, names unescaped. `line`: from 1; `passno`: order of the checks at boot, 0 none."""
 

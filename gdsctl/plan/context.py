@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import re
 
 import msgspec
 
@@ -13,7 +14,11 @@ from gdsctl.data import cufile_keys
 from gdsctl.model.devices import Gpu, Mount, Nic
 from gdsctl.model.node import Node
 from gdsctl.model.unknown import Gap
+from gdsctl.parse import lnet
 from gdsctl.plan.intent import Intent, MountIntent, Wanted, expected, own_mounts
+
+# An IPv4 address in a mount's source: a server, a NID, one of several.
+_ADDRESS = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?![\w.])")
 
 
 class Context:
@@ -126,18 +131,29 @@ class Context:
         if wish.nics != "auto":
             named = set(wish.nics)
             return tuple(nic for nic in self.node.nics if named & {nic.rdma_device, *nic.netdevs, nic.address})
-        found = self.view.nics(mount) if mount is not None else self._beside(wish)
+        found = self.view.nics(mount) if mount is not None else self._on_lnet(wish) or self._beside(wish)
         kind = mount.backing.kind if mount is not None else wish.type
         ports = {port.partition("/")[0] for port in self.node.gds.gpfs_verbs_ports or ()} if kind == "gpfs" else set()
         if ports:  # Storage Scale opens RDMA on these only
             found = tuple(nic for nic in self.node.nics if nic.rdma_device in ports)
         return tuple(nic for nic in found if nic.rdma_device)
 
+    def lnet_addresses(self, source: str | None) -> frozenset[str]:
+        """The node's own addresses on the LNet networks that a source names."""
+        nets = lnet.nets(source or "")
+        return frozenset(
+            lnet.address_of(ni.nid) for ni in self.node.lnet or () if ni.net in nets and ni.up is not False
+        )
+
+    def _on_lnet(self, wish: MountIntent) -> tuple[Nic, ...]:
+        own = self.lnet_addresses(wish.source)
+        return tuple(nic for nic in self.node.nics if own.intersection(nic.ipv4))
+
     def _beside(self, wish: MountIntent) -> tuple[Nic, ...]:
         """Own addresses whose first three octets are a server's: the node's routes are not asked for what is unmounted."""
         servers = [part.partition("-")[0] for part in (wish.vips or "").split("~") if part]
         servers += wish.nvme_of.traddr if wish.nvme_of else ()
-        servers += [(wish.source or "").partition(":")[0]] if wish.source else []
+        servers += _ADDRESS.findall(wish.source or "")
         networks = set()
         for server in servers:
             try:

@@ -267,6 +267,7 @@ class _Draft:
     def routing(self) -> None:
         chosen, why, tables = _routing(self.context, self.mode)
         self.told += [why] if self.context.mounts and why else []
+        self.told += _unread_clients(self.context) if self.mode != "compat" else []
         self.put(_ROUTING, bool(chosen), why or "no intended mount is storage that dynamic routing knows")
         if chosen:
             self.put(_ORDER, list(chosen), f"the stagings that can work here, best first: {', '.join(chosen)}")
@@ -436,6 +437,9 @@ def _tables(context: Context, storages: list[tuple[MountIntent, Storage]]) -> di
     for wish, storage in storages:
         section = storage.filesystem.cufile_section if storage.filesystem else None
         own = addresses(context.nics(wish, storage.mount))
+        if section == "lustre":  # a NIC may have other addresses besides its NID's
+            named = context.lnet_addresses(storage.mount.source)
+            own = tuple(ip for ip in own if ip in named) or own
         if section and own:
             by_section.setdefault(section, {})[wish.target] = own
             if storage.takes_user_rdma:
@@ -458,6 +462,16 @@ def _tables(context: Context, storages: list[tuple[MountIntent, Storage]]) -> di
             "user-space RDMA (WekaFS, Storage Scale) opens the NICs that this list names",
         )
     return found
+
+
+def _unread_clients(context: Context) -> list[str]:
+    """LNet sends by interfaces of its own, which root alone may read."""
+    return [
+        f"{wish.target}: LNet's own interfaces were not read, so its NICs are those with a route to the server; lnetctl net "
+        "show names those that it uses"
+        for wish, storage in context.direct_storages
+        if wish.nics == "auto" and storage.mount.fstype == "lustre" and context.node.lnet is None
+    ]
 
 
 def _sharing(context: Context, tables: dict[str, tuple[Any, str]]) -> list[str]:

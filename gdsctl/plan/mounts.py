@@ -185,7 +185,7 @@ def _merged(options: tuple[str, ...], plan: MountPlan) -> tuple[str, ...]:
 def _is_shown(name: str, row: filesystems.Filesystem | None) -> bool:
     """Does the mount table tell whether an option is set?"""
     unshown = row.unshown_options if row is not None else ()
-    return name not in _READ_FROM_FSTAB and not name.startswith("x-") and name not in unshown
+    return name not in _READ_FROM_FSTAB and not name.startswith("x-") and name.partition(":")[0] not in unshown
 
 
 def _name(option: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gdsctl.collect import block, mounts, nics, nvme
+from gdsctl.collect import block, lnet, mounts, nics, nvme
 from gdsctl.collect.reader import Reader
 from gdsctl.model.devices import Block, Mount, Nic, Nvme
 from gdsctl.parse.fstab import parse as parse_fstab
@@ -232,6 +232,129 @@ def test_lustre_and_weka_servers(mounted: Any) -> None:
         ("wekafs", None, "192.0.2.9"),
     ]
     assert all(m.backing.nics == ("mlx5_0", "mlx5_1") for m in found)
+
+
+NIS = """\
+nid                      status alive refs peer  rtr   max    tx   min
+0@lo                         up     0    2    0    0     0     0     0
+192.0.2.1@o2ib               up    -1    1    8    0    63    63    40
+192.0.2.2@o2ib1              up    -1    1    8    0    63    63    40
+"""
+PEERS = "peer:\n    - primary nid: 192.0.2.9@o2ib\n      peer ni:\n        - nid: 192.0.2.9@o2ib\n        - nid: 192.0.2.19@o2ib1\n"
+
+
+@pytest.mark.parametrize("path", ["/sys/kernel/debug/lnet/nis", "/proc/sys/lnet/nis"])
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("192.0.2.9@o2ib:/fs", ("mlx5_0",)),  # by IP's routes both would do
+        ("192.0.2.9@o2ib0,192.0.2.19@o2ib1:/fs", ("mlx5_0", "mlx5_1")),
+        ("203.0.113.9@o2ib1:/fs", ("mlx5_1",)),  # no route, and none is needed
+    ],
+)
+def test_lustre_by_the_nids_of_this_node(mounted: Any, path: str, source: str, expected: tuple[str, ...]) -> None:
+    ((mount,), reader) = mounted(f"0:70 {source} /l lustre rw", files={path: NIS})
+    assert (mount.backing.nics, mount.backing.transport) == (expected, "rdma")
+    assert reader.gaps == []
+    assert [ni.nid for ni in lnet.collect(reader) or ()] == ["192.0.2.1@o2ib", "192.0.2.2@o2ib1"]
+
+
+def test_lustre_over_a_router_is_unknown(mounted: Any) -> None:
+    ((mount,), reader) = mounted("0:70 192.0.2.9@o2ib5:/fs /l lustre rw", files={"/proc/sys/lnet/nis": NIS})
+    assert mount.backing.nics == ()
+    assert [(gap.field, gap.settle_with) for gap in reader.gaps] == [
+        ("backing/nics", "lnetctl net show; lnetctl route show")
+    ]
+
+
+def test_lustre_by_what_lnetctl_said(machine: Machine) -> None:
+    """It names netdevs, and which other networks the same server is on; an interface that is down carries nothing."""
+    table = "30 1 0:70 / /l rw - lustre 192.0.2.9@o2ib:/fs rw\n"
+    show = (
+        "net:\n    - net type: o2ib\n      local NI(s):\n        - nid: 10.9.9.1@o2ib\n          status: up\n"
+        "          interfaces:\n              0: ens1\n    - net type: o2ib1\n      local NI(s):\n"
+        "        - nid: 10.9.9.2@o2ib1\n          status: %s\n          interfaces:\n              0: ens2\n"
+    )
+    for status, peers, expected in (
+        ("up", None, ("mlx5_0",)),
+        ("up", PEERS, ("mlx5_0", "mlx5_1")),
+        ("down", PEERS, ("mlx5_0",)),
+    ):
+        told = {"lnetctl-net-show": show % status} | ({"lnetctl-peer-show": peers} if peers else {})
+        reader = machine({"/proc/self/mountinfo": table}, outputs=told)
+        (mount,) = mounts.collect(reader, (), (), NICS)
+        assert mount.backing.nics == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "fstab", "expected", "settle"),
+    [
+        ("rw,net=ens2", "", ("mlx5_1",), None),
+        ("rw", "fs1 /w wekafs net:ha=ens1,net:ha=ens2,num_cores=2 0 0\n", ("mlx5_0", "mlx5_1"), None),
+        ("rw", "fs1 /w wekafs net=0000:18:00.0/192.0.2.1/24 0 0\n", ("mlx5_0",), None),
+        ("rw", "fs1 /w wekafs num_cores=0,net=udp,mgmt_ip=192.0.2.1+192.0.2.2 0 0\n", ("mlx5_0", "mlx5_1"), None),
+        ("rw", "fs1 /other wekafs net=ens2 0 0\n", (), "weka local resources --json"),
+        ("rw,container_name=client", "", (), "weka local resources -C client --json"),
+        ("rw,net=ib9", "", (), "weka local resources --json"),
+    ],
+)
+def test_weka_by_its_devices(
+    mounted: Any, options: str, fstab: str, expected: tuple[str, ...], settle: str | None
+) -> None:
+    ((mount,), reader) = mounted(f"0:72 fs1 /w wekafs {options}", files={"/etc/fstab": fstab})
+    assert mount.backing.nics == expected
+    assert [gap.settle_with for gap in reader.gaps] == ([settle] if settle else [])
+
+
+def test_weka_by_its_resources(machine: Machine) -> None:
+    table = {
+        "/proc/self/mountinfo": "30 1 0:72 / /w rw - wekafs fs1 rw\n",
+        "/etc/fstab": "fs1 /w wekafs net=ens1 0 0\n",
+    }
+    told = '{"net_devices": [{"device": "ens2", "ips": []}]}'
+    (mount,) = mounts.collect(machine(table, outputs={"weka-local-resources": told}), (), (), NICS)
+    assert mount.backing.nics == ("mlx5_1",)
+
+
+@pytest.mark.parametrize(
+    ("ports", "expected", "settle"),
+    [
+        ("verbsPorts mlx5_1/1/0 mlx5_0/1\n", ("mlx5_1", "mlx5_0"), None),
+        ("maxblocksize 16M\n", (), "mmlsconfig verbsPorts"),
+        ("[n1]\nverbsPorts mlx5_0\n", (), "mmlsconfig verbsPorts"),
+        (None, (), "mmlsconfig verbsPorts"),
+    ],
+)
+def test_gpfs_by_its_verbs_ports(
+    mounted: Any, ports: str | None, expected: tuple[str, ...], settle: str | None
+) -> None:
+    files = {"/var/mmfs/gen/mmfs.cfg": ports} if ports is not None else {}
+    ((mount,), reader) = mounted("0:49 fs1 /gpfs gpfs rw", files=files)
+    assert mount.backing.nics == expected
+    assert [gap.settle_with for gap in reader.gaps] == ([settle] if settle else [])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "transport", "expected"),
+    [
+        ("s [ID: 1]\n   Connections: RDMA: 2 (192.0.2.9:8003); \n", "rdma", ("mlx5_0", "mlx5_1")),
+        ("s [ID: 1]\n   Connections: TCP: 2 (203.0.113.9:8003 [fallback route]); \n", "tcp", ("eno1",)),
+        (
+            "s [ID: 1]\n   Connections: TCP: 1 (192.0.2.9:8003); RDMA: 2 (192.0.2.9:8003); \n",
+            None,
+            ("mlx5_0", "mlx5_1"),
+        ),
+        ("s [ID: 1]\n   Connections: <none>\n", None, ()),
+    ],
+)
+def test_beegfs_by_its_connections(mounted: Any, nodes: str, transport: str | None, expected: tuple[str, ...]) -> None:
+    files = {"/proc/fs/beegfs/1A-2B-node/storage_nodes": nodes}
+    ((mount,), reader) = mounted("0:50 beegfs_nodev /b beegfs rw,cfgFile=/etc/beegfs/beegfs-client.conf", files=files)
+    assert (mount.backing.transport, mount.backing.nics) == (transport, expected)
+    assert [gap.field for gap in reader.gaps] == ([] if expected else ["backing/nics"])
+    two = files | {"/proc/fs/beegfs/3C-4D-node/storage_nodes": nodes}
+    ((mount,), _) = mounted("0:50 beegfs_nodev /b beegfs rw", files=two)
+    assert (mount.backing.transport, mount.backing.nics) == (None, ())
 
 
 def test_fabrics_nics_by_interface_or_route(mounted: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 from gdsctl.assess.assessment import Assessment, assess
 from gdsctl.data import cufile_keys
 from gdsctl.errors import InputError
-from gdsctl.model.devices import Backing, Gpu, Mount
+from gdsctl.model.devices import Backing, Gpu, LnetNi, Mount
 from gdsctl.model.node import Node
 from gdsctl.plan.desired import Plan, plan
 from gdsctl.plan.intent import Intent, MountIntent, Wanted
@@ -405,6 +405,63 @@ def test_storage_scale_goes_by_its_verbs_ports() -> None:
     values = made(node, "routing: off").cufile.values
     assert values["properties"]["rdma_dev_addr_list"] == ["172.16.1.42"]
     assert values["fs"]["gpfs"]["rdma_dev_addr_list"] == ["172.16.1.42"]
+
+
+LNET = (
+    LnetNi(nid="172.16.1.41@o2ib", net="o2ib", up=True),
+    LnetNi(nid="172.16.1.42@o2ib1", net="o2ib1", up=True),
+)
+
+
+def on_lustre(**fields: object) -> Node:
+    """Two Lustre mounts, each over one LNet network of its own, on a node whose first NIC has a second address."""
+    node = example("hgx-h100-vast").node
+    nics = tuple(
+        msgspec.structs.replace(nic, ipv4=(*nic.ipv4, "10.9.9.9")) if "172.16.1.41" in nic.ipv4 else nic
+        for nic in node.nics
+    )
+    own = {ip: nic.rdma_device or "" for nic in nics for ip in nic.ipv4}
+    mounts = tuple(
+        Mount(
+            target=f"/l{number}",
+            source=f"172.16.9.9@{net}:/fs{number}",
+            fstype="lustre",
+            options=("rw",),
+            backing=Backing(kind="lustre", nics=(own[ip],), transport="rdma"),
+            major_minor=f"0:{number}",
+        )
+        for number, net, ip in ((1, "o2ib", "172.16.1.41"), (2, "o2ib1", "172.16.1.42"))
+    )
+    return changed(node, nics=nics, mounts=mounts, **{"lnet": LNET, **fields})
+
+
+def test_lustre_mounts_get_the_addresses_of_their_nids() -> None:
+    """One LNet network for each NIC is what EXAScaler's guide asks for (GDS Troubleshooting Guide, chapter 9)."""
+    found = made(on_lustre(), "routing: [GPU_MEM_NVLINKS, SYS_MEM]")
+    assert found.cufile.values["fs"]["lustre"] == {
+        "mount_table": {
+            "/l1": {"rdma_dev_addr_list": ["172.16.1.41"]},
+            "/l2": {"rdma_dev_addr_list": ["172.16.1.42"]},
+        }
+    }
+    assert not any("LNet" in note for note in found.notes)
+
+
+def test_lnet_that_was_not_read_is_told() -> None:
+    found = made(on_lustre(lnet=None))
+    assert sum("LNet's own interfaces were not read" in note for note in found.notes) == 2
+    named = made(on_lustre(lnet=None), "mounts: [{target: /l1, nics: [mlx5_2]}]")
+    assert not any("were not read" in note for note in named.notes)
+
+
+def test_a_lustre_mount_to_come_goes_by_lnet() -> None:
+    text = "mounts: [{target: /new, type: lustre, source: '203.0.113.9@o2ib1:/fs'}]"
+    (mount,) = (m for m in made(on_lustre(), text).node_after.mounts if m.target == "/new")
+    nic = next(nic for nic in on_lustre().nics if "172.16.1.42" in nic.ipv4)
+    assert mount.backing.nics == (nic.rdma_device,)
+    beside = made(on_lustre(lnet=None), text.replace("203.0.113.9", "172.16.1.9"))
+    (mount,) = (m for m in beside.node_after.mounts if m.target == "/new")
+    assert len(mount.backing.nics) == 2
 
 
 def test_mounts_with_unlike_nics_get_a_table() -> None:
