@@ -11,18 +11,32 @@ import os
 from gdsctl.probe import uring
 from gdsctl.probe.engine import Job, Lane, OneAtATime, Uncounted
 
+_HUGE_PAGE = 2 << 20
+"""Of x86-64, and of Arm with 4 KiB pages; elsewhere only an alignment."""
+
+
+def memory_bytes(size_bytes: int) -> int:
+    """What a buffer of this size takes: whole huge pages."""
+    return -(-size_bytes // _HUGE_PAGE) * _HUGE_PAGE
+
 
 class HostBuffer:
-    """Pages of our own: aligned as every device wants it, and filled, so that the first transfer does not fault them in."""
+    """Pages of our own: aligned as every device wants it, and filled, so that the first transfer does not fault them in.
+
+    Private and on a huge page's boundary: only there does the kernel give huge pages by default, and it pins one of
+    them for each transfer instead of hundreds, which is most of what a large block costs in CPU.
+    """
 
     def __init__(self, size_bytes: int) -> None:
-        self._pages = mmap.mmap(-1, size_bytes)
+        self._pages = mmap.mmap(-1, memory_bytes(size_bytes) + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with contextlib.suppress(OSError):  # a kernel without huge pages
             self._pages.madvise(mmap.MADV_HUGEPAGE)
-        for page in range(0, size_bytes, mmap.PAGESIZE):
+        first = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
+        start = -first % _HUGE_PAGE
+        for page in range(start, start + size_bytes, mmap.PAGESIZE):
             self._pages[page] = 1
-        self.view = memoryview(self._pages)
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
+        self.view = memoryview(self._pages)[start : start + size_bytes]
+        self._address = first + start
 
     def load(self, content: bytearray) -> None:
         self.view[: len(content)] = content

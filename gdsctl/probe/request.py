@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from gdsctl.errors import RefusedError, UsageError
 from gdsctl.probe.engine import Direction
+from gdsctl.probe.posix import memory_bytes
 from gdsctl.probe.sizes import words
 from gdsctl.record import Record
 
@@ -128,7 +129,7 @@ def check(request: Request) -> None:
         raise UsageError(f"--size is less than one block of --bs for each of {most} threads")
     if request.verify and request.allow_existing:
         raise UsageError("--verify needs contents that the probe wrote; it does not go with --allow-existing")
-    require_memory(max(case.block_bytes * case.threads * case.iodepth for case in request.cases))
+    require_memory(max(case.threads * memory_bytes(case.block_bytes * case.iodepth) for case in request.cases))
 
 
 def require_memory(size_bytes: int) -> None:

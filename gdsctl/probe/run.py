@@ -37,7 +37,7 @@ from gdsctl.record import Record
 Progress = Callable[[int, float], None]
 """Told now and then: bytes moved and seconds passed."""
 
-_LOOK_EVERY_S = 0.2
+_LOOK_EVERY_S, _SHOW_EVERY_S = 1.0, 0.25
 _MOST_PROCESSES = 64
 
 
@@ -81,11 +81,16 @@ Begin = Callable[[], int]
 
 
 class _Hooks(NamedTuple):
-    """What ties a run to whoever started it."""
+    """What ties a run to whoever started it. `look_every_s`: how often blocks are counted, which costs CPU, too."""
 
     progress: Progress | None
+    look_every_s: float
     stop: Stop | None = None
     begin: Begin = time.perf_counter_ns
+
+
+def _look_every_s(progress: Progress | None) -> float:
+    return _LOOK_EVERY_S if progress is None else _SHOW_EVERY_S
 
 
 class _Timing(NamedTuple):
@@ -102,6 +107,7 @@ class _Crew:
         self.ramp_ns = int(timing.ramp_seconds * 1e9)
         self.stop = hooks.stop or Stop()
         self._when = hooks.begin
+        self.look_every_s = min(hooks.look_every_s, timing.patience_s / 2)
         self.logs = [Log() for _ in range(threads)]
         self.errors: list[BaseException] = []
         self.started = self.counted = self.ended = 0
@@ -123,7 +129,7 @@ class _Crew:
         ahead = self.counted - time.perf_counter_ns()
         if ahead <= 0 and self.cpu_seconds is None:
             self.cpu_seconds = -_cpu_seconds()
-        return min(_LOOK_EVERY_S, ahead / 1e9) if ahead > 0 else _LOOK_EVERY_S
+        return min(self.look_every_s, ahead / 1e9) if ahead > 0 else self.look_every_s
 
     def end(self) -> None:
         self.ended = time.perf_counter_ns()
@@ -147,7 +153,7 @@ def run(
     timing = _Timing(seconds, ramp_seconds, patience_s + 2 * max(job.every_ns for job in jobs) / 1e9)
     if engine.forks and len(jobs) > 1:
         return _forked(engine, jobs, orders, timing, progress)
-    return _threads(engine, jobs, orders, timing, _Hooks(progress=progress))
+    return _threads(engine, jobs, orders, timing, _Hooks(progress, _look_every_s(progress)))
 
 
 def _forked(
@@ -172,7 +178,9 @@ def _forked(
         def tell(moved: int, _: float) -> None:
             line.moved(moved // block)
 
-        return _threads(engine, jobs[share], orders[share], timing, _Hooks(tell, stop, line.go))
+        return _threads(
+            engine, jobs[share], orders[share], timing, _Hooks(tell, _look_every_s(progress), stop, line.go)
+        )
 
     def moved(blocks: int) -> None:
         if progress is not None:
@@ -262,7 +270,7 @@ def _work(crew: _Crew, engine: Engine, job: Job, order: Sequence[int], log: Log)
         with _lane(engine, job) as lane:
             crew.ready.wait(PATIENCE_S)
             while (ahead := min(crew.started + job.after_ns, crew.stop.at) - time.perf_counter_ns()) > 0:
-                time.sleep(min(_LOOK_EVERY_S, ahead / 1e9))
+                time.sleep(min(_SHOW_EVERY_S, ahead / 1e9))
             while True:
                 lane.drive(order, crew.stop, log)
                 if crew.seconds is None or time.perf_counter_ns() >= crew.stop.at:
