@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from gdsctl.data import cufile_keys
@@ -11,7 +12,7 @@ from gdsctl.kvcache.launch import Found, claims
 from gdsctl.kvcache.model_config import read_model_config
 from gdsctl.kvcache.on_node import on_node
 from gdsctl.kvcache.read import read
-from gdsctl.kvcache.recognise import recognise
+from gdsctl.kvcache.recognise import recognise_all
 from gdsctl.kvcache.stack import Draft, Stack
 from gdsctl.model.judgement import Finding
 from gdsctl.model.node import SCHEMA_VERSION, Report, SourceInfo, Tool
@@ -50,7 +51,7 @@ def judge(
     for path, text in files:
         here = read(text, path)
         try:
-            own = [draft for launch in here.launches for draft in recognise(launch)]
+            own = recognise_all(here.launches)
         except InputError as error:
             raise error.at(path) from None
         if not (own or here.models or here.storage):
@@ -62,10 +63,7 @@ def judge(
         drafts += own
     if not drafts:
         raise InputError("no program that keeps a KV cache or loads weights is started here", path=files[0][0])
-    drafts.sort(
-        key=lambda draft: draft.box is not None
-    )  # of two readings of one line, the one within its container counts
-    unique = tuple({(draft.stack.software, str(draft.stack.source)): draft for draft in drafts}.values())
+    unique = tuple(_unlike(drafts))
     if model is None and found.models:
         place, text = found.models[0]
         try:
@@ -93,6 +91,18 @@ def judge(
         stacks=stacks,
         findings=told,
     )
+
+
+def _unlike(drafts: list[Draft]) -> Iterator[Draft]:
+    """Each stack once. Of two readings of one line, the one within its container counts; containers may share a line."""
+    boxed = {(draft.stack.software, str(draft.stack.source)) for draft in drafts if draft.box is not None}
+    seen: set[tuple[str, str, str | None]] = set()
+    for draft in drafts:
+        line = (draft.stack.software, str(draft.stack.source))
+        if (draft.box is None and line in boxed) or (*line, draft.stack.container) in seen:
+            continue
+        seen.add((*line, draft.stack.container))
+        yield draft
 
 
 def _verdict(

@@ -13,6 +13,7 @@ from gdsctl.kvcache.read_shell import as_shell, read_shell
 from gdsctl.kvcache.yaml_documents import documents
 
 _DEEPEST = 3
+_JSON_START = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[{\"\]\d])")  # not a shell's test or group, nor a unit's section
 _MOST_EMBEDDED = 200
 _YAML_START = re.compile(
     r"(?:[^\S\n]*(?:#[^\n]*)?\n)*[^\S\n]*(?:---|%YAML|- |[\"']?[A-Za-z_][A-Za-z0-9_.-]*[\"']?\s*:(?:\s|$))"
@@ -22,14 +23,18 @@ _YAML_START = re.compile(
 def read(text: str, path: str) -> Found:
     """Pure. Raises InputError (FILE:LINE) for a file that is broken; one that configures nothing gives nothing."""
     try:
-        return _read(text, Place(file=path), path, 0)
+        return _read(text.removeprefix("\ufeff"), Place(file=path), path, 0)
     except InputError as error:
+        if "{{" in text and "YAML" in error.reason:
+            error = InputError(
+                f"{error.reason}. A template: give what it renders to (helm template), - for standard input",
+                line=error.line,
+            )
         raise error.at(path) from None
 
 
 def _read(text: str, place: Place, name: str, depth: int) -> Found:
-    start = text.lstrip()
-    if start[:1] in "{[" and not start.startswith("[["):
+    if name.endswith(".json") or _JSON_START.match(text):
         found = _json(text, place)
         if found is not None:
             return found

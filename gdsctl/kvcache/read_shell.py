@@ -14,6 +14,12 @@ from gdsctl.record import Record
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _SEPARATORS = frozenset("\n;&|()")
+_SPECIAL = _SEPARATORS | frozenset("\\#<>")  # what a command may meet outside of words
+_PLAIN = re.compile(r"[^\s;&|()<>'\"\\$]+")  # letters of a word that mean nothing else
+_QUOTED = re.compile(r'[^"\\$]+')
+_HEREDOC = re.compile(r"[ \t]*(['\"]?)([^\s'\";|&]*)\1")
+_SPREAD = re.compile(r'"?\$\{([A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\}"?')
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::?([-=])([^{}]*))?\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 _DEEPEST = 4
 _MOST_GROWTH = 4 << 20  # characters that variables may add to one text; a reference beyond stays as written
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
@@ -53,6 +59,8 @@ class _Reader:
             char = text[self.at]
             if char in " \t\r":
                 self.at += 1
+            elif char not in _SPECIAL:
+                words += self._word()
             elif text.startswith("\\\n", self.at) or text.startswith("\\\r\n", self.at):
                 self.at = text.index("\n", self.at) + 1
                 self.line += 1
@@ -81,7 +89,7 @@ class _Reader:
     def _heredoc_word(self) -> tuple[str, bool]:
         indented = self.text.startswith("<<-", self.at)
         self.at += 3 if indented else 2
-        match = re.compile(r"[ \t]*(['\"]?)([^\s'\";|&]*)\1").match(self.text, self.at)
+        match = _HEREDOC.match(self.text, self.at)
         if match is None:
             return "", indented
         self.at = match.end()
@@ -104,16 +112,25 @@ class _Reader:
     def _word(self) -> list[Word]:
         """One word; none or several where it is an array's expansion."""
         start = self.line
+        plain = _PLAIN.match(self.text, self.at)
+        if plain and self.text[plain.end() : plain.end() + 1] in ("", " ", "\n"):
+            self.at = plain.end()
+            return [Word(text=plain[0], line=start)]
         match = _ASSIGN.match(self.text, self.at)
         if match and self.text.startswith("(", match.end()):
             return self._array(match[1], match.end() + 1)
-        spread = re.compile(r'"?\$\{([A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\}"?').match(self.text, self.at)
+        spread = _SPREAD.match(self.text, self.at)
         if spread:
             self.at = spread.end()
             return list(self.arrays.get(spread[1], ()))
         parts: list[str] = []
         text, size = self.text, len(self.text)
         while self.at < size:
+            plain = _PLAIN.match(text, self.at)
+            if plain:
+                parts.append(plain[0])
+                self.at = plain.end()
+                continue
             char = text[self.at]
             if char in " \t\r<>" or char in _SEPARATORS:
                 break
@@ -146,6 +163,11 @@ class _Reader:
     def _double(self, parts: list[str]) -> None:
         text, size = self.text, len(self.text)
         while self.at < size and text[self.at] != '"':
+            quoted = _QUOTED.match(text, self.at)
+            if quoted:
+                self._take(parts, quoted[0])
+                self.at = quoted.end()
+                continue
             char = text[self.at]
             if char == "\\":
                 follows = text[self.at + 1 : self.at + 2]
@@ -156,11 +178,8 @@ class _Reader:
                 else:
                     parts.append(char + follows)
                 self.at += 2
-            elif char == "$":
-                self._dollar(parts)
             else:
-                self._take(parts, char)
-                self.at += 1
+                self._dollar(parts)
         self.at += 1
 
     def _dollar(self, parts: list[str]) -> None:
@@ -181,9 +200,7 @@ class _Reader:
                 self._take(parts, text[self.at : end])
             self.at = end
             return
-        match = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::?([-=])([^{}]*))?\}|\$([A-Za-z_][A-Za-z0-9_]*)").match(
-            text, self.at
-        )
+        match = _VARIABLE.match(text, self.at)
         if match is None:
             parts.append("$")
             self.at += 1
@@ -222,16 +239,20 @@ class _Reader:
         return []
 
 
+_UNIT = re.compile(r"\s*(?:[#;][^\n]*\n\s*)*\[(?:Unit|Service)\]")
+_DIRECTIVE = re.compile(r"(Environment|ExecStart)\s*=\s*[-@:+!|]*(.*)", re.DOTALL)
 _ENV_LINE = re.compile(r"(?:#.*)?|((?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)(.*)", re.DOTALL)
 _PLAIN_VALUE = re.compile(r"\S*|[{\[].*[}\]]", re.DOTALL)
 
 
 def as_shell(text: str) -> str:
-    """An environment file with its values as a shell needs them; any other text as it is.
+    """An environment file or a systemd unit as a shell would have to be told the same; any other text as it is.
 
     `docker run --env-file` takes a value as it stands, so JSON and `;` need no quotes there. A file counts as one where
     every line assigns, and no value could be the beginning of a command (`NAME=value program ...`).
     """
+    if _UNIT.match(text):
+        return _unit(text)
     lines = []
     for line in text.split("\n"):
         match = _ENV_LINE.fullmatch(line.strip())
@@ -248,6 +269,22 @@ def as_shell(text: str) -> str:
     return "\n".join(lines)
 
 
+def _unit(text: str) -> str:
+    """Environment= and ExecStart= as a shell's lines (systemd.exec, systemd.service); what else there is, empty."""
+    lines = []
+    goes_on = taken = False
+    for line in text.split("\n"):
+        match = _DIRECTIVE.fullmatch(line.strip()) if not goes_on else None
+        if not goes_on:
+            taken = match is not None
+        if match is not None:
+            lines.append(f"export {match[2]}" if match[1] == "Environment" else match[2])
+        else:
+            lines.append(line if taken else "")
+        goes_on = line.rstrip().endswith("\\")
+    return "\n".join(lines)
+
+
 def read_shell(
     text: str, place: Place, env: Mapping[str, Word] | None = None, container: Container | None = None, depth: int = 0
 ) -> tuple[tuple[Launch, ...], tuple[Embedded, ...]]:
@@ -255,16 +292,16 @@ def read_shell(
     reader = _Reader(text.replace("\0", ""), place.line or 1, env or {})
     found: list[Launch] = []
     own: dict[str, Word] = {}
+    now = dict(reader.env)  # one for all commands between two assignments
     for words in reader.commands():
         given, rest = _assignments(words)
         if not rest or rest[0].text in ("export", "declare", "set", "local", "readonly"):
             more, _ = _assignments(rest[1:]) if rest else ({}, [])
-            reader.env.update(given)
-            reader.env.update(more)
-            own.update(given)
-            own.update(more)
+            own |= given | more
+            reader.env |= given | more
+            now = dict(reader.env)
             continue
-        launches, embedded = started(rest, place, {**reader.env, **given}, container, depth)
+        launches, embedded = started(rest, place, {**now, **given} if given else now, container, depth)
         found += launches
         reader.embedded += embedded
     if own and not found:
@@ -277,14 +314,14 @@ def read_shell(
 
 
 def started(
-    words: list[Word], place: Place, env: Mapping[str, Word], container: Container | None = None, depth: int = 0
+    words: list[Word], place: Place, env: dict[str, Word], container: Container | None = None, depth: int = 0
 ) -> tuple[tuple[Launch, ...], tuple[Embedded, ...]]:
     """One command: the script of `sh -c`, a container of `docker run`, or itself."""
     while words:
         first = words[0].text.rpartition("/")[2]
         if first in ("sudo", "nohup", "exec", "time", "stdbuf", "numactl", "taskset", "env", "command", "timeout"):
             given, words = _assignments(_past_options(words[1:]))
-            env = {**env, **given}
+            env = {**env, **given} if given else env
             continue
         break
     if not words:
@@ -297,9 +334,20 @@ def started(
                 script.text.replace("$$", "$") if container is not None and container.kind == "compose" else script.text
             )
             return read_shell(inside, place.at(script.line), env, container, depth + 1)
+    behind = _behind(words) if depth < _DEEPEST else []
     if first in ("docker", "podman", "nerdctl") and any(word.text in ("run", "create") for word in words[1:3]):
         return _docker(words, place, env, depth)
-    return (Launch(place=place.at(words[0].line), words=tuple(words), env=dict(env), container=container),), ()
+    if behind:
+        return started(behind, place, env, container, depth + 1)
+    return (Launch(place=place.at(words[0].line), words=tuple(words), env=env, container=container),), ()
+
+
+def _behind(words: list[Word]) -> list[Word]:
+    """`sh -c SCRIPT` behind a program that starts it (srun, mpirun, ssh, kubectl exec POD --); none: empty."""
+    for index, word in enumerate(words[1:], 1):
+        if word.text.rpartition("/")[2] in _SHELLS and _script(words[index:]) is not None:
+            return words[index:]
+    return []
 
 
 def _assignments(words: list[Word]) -> tuple[dict[str, Word], list[Word]]:

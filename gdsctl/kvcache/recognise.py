@@ -23,6 +23,23 @@ _SGLANG_MODULES = ("sglang.launch_server", "dynamo.sglang")
 _ELSEWHERE = ("LMCacheConnectorV1", "LMCacheMPConnector", "DynamoConnector", "PdConnector", "FlexKVConnectorV1")
 
 
+# What a command line holds that some reader below could be for; the others ask the environment alone.
+_MARKS = re.compile(r"lmcache|vllm|sglang|nixl|flexkv|--kv-transfer-config|--load-format", re.IGNORECASE)
+
+
+def recognise_all(launches: Iterable[Launch]) -> list[Draft]:
+    """The stacks of launches; of commands that only share an environment, the first one's."""
+    found: list[Draft] = []
+    seen: set[int] = set()
+    for launch in launches:
+        if launch.words and not any(_MARKS.search(word.text) for word in launch.words):
+            if id(launch.env) in seen:
+                continue
+            seen.add(id(launch.env))
+        found += recognise(launch)
+    return found
+
+
 def recognise(launch: Launch) -> list[Draft]:
     """The stacks of one launch; none for a program that has nothing to do with KV caches.
 

@@ -249,3 +249,64 @@ def test_a_script_far_down_in_a_file_takes_no_time() -> None:
     )
     (launch,) = read(text, "m.yaml").launches
     assert launch.place.line == lines + 6
+
+
+def test_environment_file_with_values_as_they_stand() -> None:
+    """`docker run --env-file` knows no quotes: JSON and `;` are the value."""
+    (launch,) = launches(
+        '# for docker\nexport A="1"\nLMCACHE_EXTRA_CONFIG={"nixl_backend": "GDS", "x": "it\'s"}\nDIRS=/a;/b\n'
+    )
+    assert {name: word.text for name, word in launch.env.items()} == {
+        "A": "1",
+        "LMCACHE_EXTRA_CONFIG": '{"nixl_backend": "GDS", "x": "it\'s"}',
+        "DIRS": "/a;/b",
+    }
+    (command,) = launches("A=1 B=2 lmcache server\n")  # no environment file: a command with its variables
+    assert argv(command) == ["lmcache", "server"]
+    assert {name: word.text for name, word in command.env.items()} == {"A": "1", "B": "2"}
+
+
+def test_systemd_unit() -> None:
+    text = """\
+[Unit]
+Description=lmcache server --port 1
+[Service]
+Environment=SIZE=64 "DIR=/mnt/a b"
+ExecStartPre=-/bin/lmcache server --port 2
+ExecStart=-/usr/bin/lmcache server --l1-size-gb ${SIZE} \\
+  --gds-l1-path "${DIR}"
+Restart=always \\
+  lmcache server --port 3
+"""
+    (launch,) = [launch for launch in launches(text) if launch.words]
+    assert argv(launch) == ["/usr/bin/lmcache", "server", "--l1-size-gb", "64", "--gds-l1-path", "/mnt/a b"]
+    assert [word.line for word in launch.words] == [6, 6, 6, 6, 7, 7]
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["srun --ntasks 1 --container-image=x", "mpirun -np 2", "ssh node", "kubectl exec pod -c c --", "chroot /x"],
+)
+def test_a_shell_behind_another_program(before: str) -> None:
+    (launch,) = launches(f"{before} bash -lc 'exec lmcache server --port 6000'\n")
+    assert argv(launch) == ["lmcache", "server", "--port", "6000"]
+
+
+@pytest.mark.parametrize("start", ["\ufeff", "[ -d /kv ] && ", "{ ", "[[ -n $X ]] && ", "\n\n\t"])
+def test_what_no_json_begins_with(start: str) -> None:
+    assert "lmcache" in [word for launch in launches(f"{start}lmcache server --port 6000\n") for word in argv(launch)]
+    assert launches("") == ()
+    assert launches("\ufefflocal_cpu: false\ngds_path: /kv\n")[0].config["gds_path"].text == "/kv"
+
+
+def test_a_template_is_told_as_one() -> None:
+    with pytest.raises(InputError, match="A template: give what it renders to"):
+        read("kind: Pod\nspec:\n  {{- if .Values.gpu }}\n  a: 1\n  {{- end }}\n", "t.yaml")
+
+
+def test_many_commands_of_other_programs() -> None:
+    """A megabyte of commands, and each launch shares one environment."""
+    text = "export DYN_KVBM_DISK_CACHE_GB=1\n" + 'echo hello "$X" again\n' * 45_000
+    with no_hang(20):
+        found = launches(text)
+    assert len({id(launch.env) for launch in found}) == 1
