@@ -12,6 +12,7 @@ from gdsctl.data.filesystems import BackingKind
 from gdsctl.model.devices import Backing, Block, FstabEntry, LnetNi, Mount, Nic, Nvme
 from gdsctl.model.shell import quoted
 from gdsctl.parse import beegfs, mounts, nfs_options, weka
+from gdsctl.parse import lnet as lnet_text
 from gdsctl.parse.fstab import parse as parse_fstab
 from gdsctl.parse.storage_text import parse_mountstats
 from gdsctl.source.base import Missing, got
@@ -19,8 +20,6 @@ from gdsctl.source.base import Missing, got
 _TABLES = ("/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts", "/etc/mtab")
 _KERNELS_OWN = re.compile(r"/(?:proc|sys|dev(?!/shm(?:/|$)))(?:/|$)")
 _ADDRESS = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?![\w.])")
-_LUSTRE_NET = re.compile(r"@([a-z]+\d?[a-z]+)\d*(?=[:,/]|$)")
-_LUSTRE_TRANSPORT = {"o2ib": "rdma", "tcp": "tcp", "kfi": "rdma"}
 _NAMESPACE = re.compile(r"nvme\d+n\d+")
 _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - what NFSv4 prints before it knows its own address
 
@@ -191,8 +190,7 @@ class _Storage:
             pinned = options.localports or own
             targets = [*(options.remoteports or ()), *((options.addr,) if options.addr else ())] or targets
         elif kind == "lustre":
-            nets = {_LUSTRE_TRANSPORT.get(net.rstrip("0123456789")) for net in _LUSTRE_NET.findall(entry.source)}
-            transport = nets.pop() if len(nets) == 1 else None
+            transport = lnet_text.transport(entry.source)
             if self._lnet is not None:
                 return self._lustre(entry, transport, server)
         elif kind == "beegfs":

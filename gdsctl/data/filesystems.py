@@ -66,7 +66,8 @@ class Filesystem(Capability, frozen=True, kw_only=True):
     backing, "block" where the device below decides; `cufile_section`: object under `/fs` in cufile.json.
     `compat_since`: first GDS release that accepts a file on it in compatibility mode, None where none is known to;
     `required_option`: must stand in the mount table's options; `unshown_options`: those that a mount takes and the mount
-    table does not show.
+    table does not show; `new_options`: those that a mount to come has to name; `fstab_options`: those for fstab alone.
+    `mount_with`: its own command that mounts, and keeps its own line in fstab; None: mount(8).
     """
 
     fstypes: tuple[str, ...]
@@ -76,6 +77,9 @@ class Filesystem(Capability, frozen=True, kw_only=True):
     compat_since: str | None = None
     required_option: str | None = None
     unshown_options: tuple[str, ...] = ()
+    new_options: tuple[str, ...] = ()
+    fstab_options: tuple[str, ...] = ()
+    mount_with: str | None = None
 
 
 class Target(Capability, frozen=True, kw_only=True):

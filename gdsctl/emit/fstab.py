@@ -14,8 +14,8 @@ def applies(plan: Plan) -> bool:
 
 
 def _counts(wish: MountPlan) -> bool:
-    """The root filesystem takes flags from here, its own options from the kernel command line."""
-    return not wish.on_root or bool(wish.flags)
+    """The root filesystem takes flags from here, its own options from the kernel command line; some keep their own line."""
+    return wish.mount_with is None and (not wish.on_root or bool(wish.flags))
 
 
 def emit(plan: Plan) -> Artifact:

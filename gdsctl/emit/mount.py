@@ -17,20 +17,18 @@ def emit(plan: Plan) -> Artifact:
     lines: list[str] = []
     reasons: dict[str, str] = {}
     for wish in plan.mounts:
-        target, source = quoted(wish.target), quoted(wish.source)
-        fstype = quoted(wish.fstype)
-        options = quoted(",".join(wish.options))
+        target = quoted(wish.target)
         lines.append(comment(wish.why))
         if wish.change == "none":
-            lines.append(comment(f"mount -t {fstype} -o {options} -- {source} {target}"))
+            lines.append(comment(wish.mount_command))
         elif wish.change in ("remount", "rootflags"):
             if wish.at_boot:
                 lines.append(comment(f"rootflags={','.join(wish.at_boot)} on the kernel command line"))
             if wish.flags:
                 lines.append(f"mount -o {quoted('remount,' + ','.join(wish.flags))} -- {target}")
         else:
-            before = {"again": f"umount -- {target} && ", "new": f"mkdir -p -- {target} && "}[wish.change]
-            lines.append(f"{before}mount -t {fstype} -o {options} -- {source} {target}")
+            before = wish.unmount_command if wish.change == "again" else f"mkdir -p -- {target}"
+            lines.append(f"{before} && {wish.mount_command}")
         reasons[str(len(lines))] = wish.why
     if not lines:
         lines = [comment("nothing to mount, and no options to change")]

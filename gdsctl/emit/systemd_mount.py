@@ -5,12 +5,18 @@ from __future__ import annotations
 from gdsctl.emit.comment import comment
 from gdsctl.plan.desired import Plan
 from gdsctl.plan.documents import Artifact
+from gdsctl.plan.mounts import MountPlan
 
 _KEPT = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789:_.")
 
 
 def applies(plan: Plan) -> bool:
-    return any(wish.target != "/" for wish in plan.mounts)
+    return any(_counts(wish) for wish in plan.mounts)
+
+
+def _counts(wish: MountPlan) -> bool:
+    """The root is mounted before systemd starts, and what has a command of its own is not mounted by systemd."""
+    return wish.target != "/" and wish.mount_with is None
 
 
 def emit(plan: Plan) -> Artifact:
@@ -18,7 +24,7 @@ def emit(plan: Plan) -> Artifact:
     units: list[str] = []
     reasons: dict[str, str] = {}
     for wish in plan.mounts:
-        if wish.target == "/":  # mounted before systemd starts
+        if not _counts(wish):
             continue
         name = f"{unit_name(wish.target)}.mount"
         if not "".join((wish.target, wish.source, wish.fstype, *wish.options)).isprintable():
@@ -32,6 +38,13 @@ def emit(plan: Plan) -> Artifact:
             continue
         network = wish.network
         order = ["After=network-online.target", "Wants=network-online.target"] if network else []
+        limits = []
+        for option in wish.boot_options:  # what systemd's fstab generator makes of them (systemd.mount(5))
+            option_name, _, value = option.partition("=")
+            if option_name == "x-systemd.requires":
+                order += [f"After={value}", f"Requires={value}"]
+            elif option_name == "x-systemd.mount-timeout":
+                limits = [f"TimeoutSec={value}"]
         units.append(
             "\n".join(
                 (
@@ -45,6 +58,7 @@ def emit(plan: Plan) -> Artifact:
                     f"Where={_value(wish.target)}",
                     f"Type={wish.fstype}",
                     f"Options={_value(','.join(wish.options))}",
+                    *limits,
                     "",
                     "[Install]",
                     f"WantedBy={'remote-fs.target' if network else 'local-fs.target'}",

@@ -9,6 +9,9 @@ from gdsctl.model.devices import LnetNi
 from gdsctl.parse import pasted
 
 _NID = re.compile(r"([0-9A-Za-z.:-]{1,64})@(o2ib|[a-z]{1,12})(\d{0,5})")
+_NETS = re.compile(r"@(o2ib|[a-z]{1,12})(\d{0,5})(?=[:,]|$)")
+# Of LNet's drivers: ko2iblnd, ksocklnd, kkfilnd (Lustre Operations Manual, LNet).
+_TRANSPORTS = {"o2ib": "rdma", "tcp": "tcp", "kfi": "rdma"}
 _ROW = re.compile(r"\s*(\S{1,80}@\S{1,24})\s+(up|down|~rtr)\s.*")  # a router's status is not asked: `~rtr`
 _FIELD = re.compile(r"[\s-]*([a-z][a-zA-Z ()]{0,30}|\d{1,4}): *(\S*)\s*")
 _MOST = 4096  # NIs and peers; a node has a handful, a cluster some thousand peers
@@ -26,8 +29,14 @@ def address_of(nid: str) -> str:
 
 def nets(source: str) -> tuple[str, ...]:
     """The networks that a mount's source names (`NID[,NID][:NID]:/FSNAME`), in order."""
-    found = (_net(*pair) for pair in re.findall(r"@(o2ib|[a-z]{1,12})(\d{0,5})(?=[:,]|$)", source))
+    found = (_net(*pair) for pair in _NETS.findall(source))
     return tuple(dict.fromkeys(found))
+
+
+def transport(source: str) -> str | None:
+    """`rdma` or `tcp`, where all networks of a mount's source agree."""
+    found = {_TRANSPORTS.get(kind) for kind, _ in _NETS.findall(source)}
+    return found.pop() if len(found) == 1 else None
 
 
 def nids(source: str) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ import msgspec
 from gdsctl.data import filesystems
 from gdsctl.data.mount_advice import advice
 from gdsctl.model.devices import Backing, FstabEntry, Mount, Nic
-from gdsctl.model.shell import fstab_field
-from gdsctl.parse import nfs_options
+from gdsctl.model.shell import fstab_field, quoted
+from gdsctl.parse import lnet, nfs_options
 from gdsctl.plan.context import Context, addresses
 from gdsctl.plan.identity import another
 from gdsctl.plan.intent import MountIntent
@@ -76,6 +76,8 @@ class MountPlan(Record, frozen=True, kw_only=True):
 
     `options`: all of them, for fstab; `added`: those that the mount lacks today; `backing`: of a mount that is to come.
     `fstab`: whether the next boot mounts it so; `uuid`: of the filesystem on its device, where udev tells it.
+    `boot_options`: for a line of its own in fstab besides the others; `mount_with`: the filesystem's own command, which
+    keeps its own line there.
     Of the root filesystem (rootflags) `flags` are changed while it is mounted, only `at_boot` are for the kernel.
     """
 
@@ -91,6 +93,21 @@ class MountPlan(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     fstab: InFstab = InFstab()
     uuid: str | None = None
+    boot_options: tuple[str, ...] = ()
+    mount_with: str | None = None
+
+    @property
+    def mount_command(self) -> str:
+        """For a shell."""
+        target, source, options = quoted(self.target), quoted(self.source), quoted(",".join(self.options))
+        if self.mount_with is not None:
+            given = "" if self.options == ("defaults",) else f" -o {options}"
+            return f"{self.mount_with} {source} {target}{given}"
+        return f"mount -t {quoted(self.fstype)} -o {options} -- {source} {target}"
+
+    @property
+    def unmount_command(self) -> str:
+        return f"mmumount {quoted(self.source)}" if self.mount_with == "mmmount" else f"umount -- {quoted(self.target)}"
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -218,7 +235,8 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         why = f"{mount.target} lacks {','.join(added)}"
     keep = {name: value for name, value in present.items() if name not in _SHOWN_ONLY and name not in wanted}
     transport = wanted.get("proto") or mount.backing.transport
-    fstab = _in_fstab(context, mount.target, wanted)
+    own = row.mount_with if row is not None else None
+    fstab = InFstab() if own else _in_fstab(context, mount.target, wanted)
     if change == "none" and fstab.lacks:
         why = f"the options stand, but {fstab.place} lacks {','.join(fstab.lacks)}: the next boot mounts it without"
     return MountPlan(
@@ -234,6 +252,8 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         notes=notes + _nowhere(fstab, mount.target),
         fstab=fstab,
         uuid=_uuid(context, mount.device),
+        boot_options=row.fstab_options if row is not None else (),
+        mount_with=own,
     )
 
 
@@ -271,22 +291,25 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
             )
     else:
         nics = context.nics(wish, None)
-        kind = row.backing
-        backing = msgspec.convert(
-            {"kind": kind, "nics": [nic.rdma_device for nic in nics if nic.rdma_device], "transport": wish.transport},
-            Backing,
+        transport = wish.transport or (lnet.transport(wish.source) if row.name == "lustre" else None)
+        backing = Backing(
+            kind=row.backing,
+            nics=tuple(nic.rdma_device for nic in nics if nic.rdma_device),
+            transport=transport,
         )
+        if row.name == "wekafs":
+            wanted = _weka(wish, nics)
+        wanted |= _pairs(row.new_options)
     if row.required_option:
         name, _, value = row.required_option.partition("=")
         wanted[name] = value
     wanted.update(_pinned(wish))
     options = tuple(_written(name, value) for name, value in wanted.items()) or ("defaults",)
-    fstab = _in_fstab(context, wish.target, wanted)
+    fstab = InFstab() if row.mount_with else _in_fstab(context, wish.target, wanted)
     if fstab.entry is not None and fstab.entry.source != wish.source:
         notes += (f"{wish.target}: {fstab.place} mounts {fstab.entry.source} there; the intent names {wish.source}",)
-    row_of_kind = advice(backing.kind)
-    if row_of_kind is not None and wish.nvme_of is None:
-        notes += (f"{wish.target}: {row_of_kind.advice} (look: {row_of_kind.check})",)
+    if wish.nvme_of is None:
+        notes += tuple(f"{wish.target}: {told.said}" for told in advice(backing.kind))
     return MountPlan(
         target=wish.target,
         source=wish.source,
@@ -300,6 +323,8 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
         notes=notes,
         fstab=fstab,
         uuid=_uuid(context, device),
+        boot_options=row.fstab_options,
+        mount_with=row.mount_with,
     )
 
 
@@ -374,6 +399,7 @@ def fstab_line(plan: MountPlan) -> str:
     options = list(plan.options)
     if plan.network and "_netdev" not in options:
         options.append("_netdev")
+    options += [option for option in plan.boot_options if option not in options]
     return " ".join(
         (
             fstab_field(plan.named),
@@ -424,6 +450,14 @@ def _nfs_notes(context: Context, wish: MountIntent, mount: Mount | None) -> tupl
             )
         notes.append(f"{wish.target}: localports holds this node's own addresses; other nodes need their own line")
     return tuple(notes)
+
+
+def _weka(wish: MountIntent, nics: tuple[Nic, ...]) -> dict[str, str | None]:
+    """A stateless client (BACKEND/FILESYSTEM) is told its device; how it is to use several is the operator's choice."""
+    pinned = any(name.partition(":")[0] == "net" for name in wish.options)
+    if wish.nics == "auto" or pinned or "/" not in (wish.source or "") or len(nics) != 1 or not nics[0].netdevs:
+        return {}
+    return {"net": nics[0].netdevs[0]}
 
 
 def _is_vast(wish: MountIntent, seen: bool) -> bool:

@@ -356,8 +356,6 @@ def _mounts(wishes: tuple[MountPlan, ...], *, rebooted: bool) -> list[Step]:
     found = []
     for plan in wishes:
         target = quoted(plan.target)
-        options = quoted(",".join(plan.options))
-        fresh = f"mount -t {quoted(plan.fstype)} -o {options} -- {quoted(plan.source)} {target}"
         check = ("findmnt --verify", f"findmnt -no OPTIONS --mountpoint {target}")
         lineless = plan.fstab.known and plan.fstab.entry is None
         if rebooted and plan.change in ("remount", "again", "rootflags") and not lineless:
@@ -385,22 +383,23 @@ def _mounts(wishes: tuple[MountPlan, ...], *, rebooted: bool) -> list[Step]:
             step = Step(
                 order=0,
                 what=f"Mount {target} anew with {','.join(plan.added)}{where}",
-                commands=(*_into_fstab(plan), f"umount -- {target} && {fresh}"),
+                commands=(*_into_fstab(plan), f"{plan.unmount_command} && {plan.mount_command}"),
                 risk=f"processes with open files there keep the unmount from working; {_NO_LINE}",
-                undo=(*_out_of_fstab(plan), f"umount -- {target} && mount -- {target}"),
+                undo=(*_out_of_fstab(plan), f"{plan.unmount_command} && mount -- {target}"),
                 check=check,
             )
         elif plan.change == "new":
             line = f"printf '%s\\n' {quoted(fstab_line(plan))} >> {FSTAB}"
+            own = plan.mount_with is not None
             step = Step(
                 order=0,
-                what=f"Mount {target}, and add its line to {FSTAB} where there is none",
+                what=f"Mount {target}{'' if own else f', and add its line to {FSTAB} where there is none'}",
                 commands=(
-                    f"findmnt --fstab --mountpoint {target} || {line}",
+                    *(() if own else (f"findmnt --fstab --mountpoint {target} || {line}",)),
                     f"mkdir -p -- {target}",
-                    fresh,
+                    plan.mount_command,
                 ),
-                undo=(f"umount -- {target}", _line_out_of_fstab(plan)),
+                undo=(plan.unmount_command, *(() if own else (_line_out_of_fstab(plan),))),
                 check=check,
             )
         else:

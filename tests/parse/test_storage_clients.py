@@ -133,6 +133,22 @@ def test_networks_of_a_mount(source: str, nets: tuple[str, ...], nids: tuple[str
     assert (lnet.nets(source), lnet.nids(source)) == (nets, nids)
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("a@o2ib:/fs", "rdma"),
+        ("a@o2ib,b@o2ib12:/fs", "rdma"),
+        ("a@kfi:/fs", "rdma"),
+        ("a@tcp3:/fs", "tcp"),
+        ("a@tcp,b@o2ib:/fs", None),
+        ("a@gni:/fs", None),
+        ("server:/fs", None),
+    ],
+)
+def test_transport_of_a_mount(source: str, expected: str | None) -> None:
+    assert lnet.transport(source) == expected
+
+
 def test_beegfs_connections() -> None:
     """The client prints the address of one connection that is free, `n/a` where none is (ProcFsHelper.c)."""
     text = """\

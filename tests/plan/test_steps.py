@@ -250,10 +250,75 @@ def test_a_step_tells_all_that_its_file_changes() -> None:
 def test_a_mount_to_come_brings_its_advice() -> None:
     notes = made(local(), "mounts: [{target: /l, type: lustre, source: '10.0.0.1@o2ib:/fs'}]").notes
     assert any(n.startswith("/l: one LNet network") and "lnetctl net show" in n for n in notes)
-    kinds = ("lustre", "wekafs", "gpfs", "beegfs", "nfs", "nvme-of", "md")
-    rows = [advice(kind) for kind in kinds]
-    assert all(row is not None and row.source for row in rows)
-    assert advice("tmpfs") is None
+    for kind in ("lustre", "wekafs", "gpfs", "beegfs", "nfs", "nvme-of", "md"):
+        assert advice(kind)
+        assert all(row.source and row.check for row in advice(kind))
+    assert advice("tmpfs") == ()
+
+
+# --- what each client wants of a mount that is to come --------------------------------------------------------------------
+
+BEEGFS = "mounts: [{target: /b, type: beegfs, source: beegfs_nodev}]"
+WEKA = "mounts: [{target: /w, type: wekafs, source: 'b0,b1/fs', nics: [mlx5_2], options: {num_cores: 2}}]"
+GPFS = "mounts: [{target: '/g s', type: gpfs, source: fs1}]"
+
+
+def test_beegfs_names_its_configuration() -> None:
+    """`mount -t beegfs beegfs_nodev /mnt -ocfgFile=...`, as doc.beegfs.io has it."""
+    found = made(local(), BEEGFS)
+    assert "cfgFile=/etc/beegfs/beegfs-client.conf" in step(found, "Mount /b").commands[-1]
+    own = made(local(), BEEGFS.replace("beegfs_nodev}", "beegfs_nodev, options: {cfgFile: /etc/b2.conf}}"))
+    assert step(own, "Mount /b").commands[-1] == "mount -t beegfs -o cfgFile=/etc/b2.conf -- beegfs_nodev /b"
+
+
+def test_weka_waits_for_its_agent_and_names_its_device() -> None:
+    """docs.weka.io, fstab: x-systemd.requires=weka-agent.service,x-systemd.mount-timeout=infinity,_netdev."""
+    node = example("hgx-h100-vast").node
+    device = next(nic.netdevs[0] for nic in node.nics if nic.rdma_device == "mlx5_2")
+    found = made(node, WEKA)
+    assert step(found, "Mount /w").commands[-1] == f"mount -t wekafs -o net={device},num_cores=2 -- b0,b1/fs /w"
+    row = entries(emit.EMITTERS["fstab"].emit(found).content)[-1]
+    assert row[3].split(",") == [
+        f"net={device}",
+        "num_cores=2",
+        "_netdev",
+        "x-systemd.requires=weka-agent.service",
+        "x-systemd.mount-timeout=infinity",
+    ]
+    unit = emit.EMITTERS["systemd-mount"].emit(found).content.splitlines()
+    assert {"After=weka-agent.service", "Requires=weka-agent.service", "TimeoutSec=infinity"} <= set(unit)
+    for text in (
+        WEKA.replace("b0,b1/fs", "fs"),
+        WEKA.replace("mlx5_2]", "mlx5_2, mlx5_7]"),
+        WEKA.replace("nics: [mlx5_2], ", ""),
+    ):
+        assert "net=" not in step(made(node, text), "Mount /w").commands[-1]
+    pinned = made(node, WEKA.replace("{num_cores", "{'net:ha': eth7, num_cores"))
+    assert "-o net:ha=eth7,num_cores=2 " in step(pinned, "Mount /w").commands[-1]
+
+
+def test_storage_scale_mounts_by_its_own_command() -> None:
+    """`mmmount Device MountPoint`; the line in /etc/fstab is written by mmcrfs and mmchfs."""
+    found = made(local(), GPFS)
+    doing = step(found, "Mount '/g s'")
+    assert doing.commands == ("mkdir -p -- '/g s'", "mmmount fs1 '/g s'")
+    assert doing.undo == ("mmumount fs1",)
+    assert "/etc/fstab" not in doing.what
+    assert "mmmount fs1 '/g s'" in emit.EMITTERS["mount"].emit(found).content
+    for kind in ("fstab", "systemd-mount"):
+        assert "gpfs" not in emit.EMITTERS[kind].emit(found).content
+    with_options = made(local(), GPFS.replace("fs1}", "fs1, options: {ro: true}}"))
+    assert step(with_options, "Mount '/g s'").commands[-1] == "mmmount fs1 '/g s' -o ro"
+
+
+@pytest.mark.parametrize(
+    ("source", "route"),
+    [("10.0.0.1@o2ib:/fs", "unknown"), ("10.0.0.1@o2ib1,10.1.0.1@tcp:/fs", "unknown"), ("a@tcp:/fs", "compat")],
+)
+def test_a_lustre_mount_to_come_is_judged_by_its_networks(source: str, route: str) -> None:
+    """Over TCP nothing goes direct; over o2ib it hangs on lnet's hooks, of which this node tells nothing."""
+    found = made(local(), f"mounts: [{{target: /l, type: lustre, source: '{source}', expect: any}}]")
+    assert {r.route for r in found.routes_after if r.mount == "/l"} == {route}
 
 
 def with_registry(**files: str) -> Plan:
