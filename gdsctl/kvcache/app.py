@@ -7,6 +7,7 @@ from typing import Literal
 
 from gdsctl.data import cufile_keys
 from gdsctl.errors import InputError
+from gdsctl.kvcache.beside import Beside
 from gdsctl.kvcache.findings import App, Sized, findings, graver_first
 from gdsctl.kvcache.launch import Found, claims
 from gdsctl.kvcache.model_config import read_model_config
@@ -23,7 +24,7 @@ from gdsctl.record import Record
 class AppReport(Record, frozen=True, kw_only=True):
     """`node`: where the routes come from, None where no node was looked at.
 
-    `verdict`: fail where a finding is an error, unknown where it cannot be told whether GDS can help, else pass.
+    `unread`: what the files name and nobody gave, as FILE:LINE: NAME. `verdict`: fail where a finding is an error, unknown where it cannot be told whether GDS can help, else pass.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -32,6 +33,7 @@ class AppReport(Record, frozen=True, kw_only=True):
     node: SourceInfo | None = None
     stacks: tuple[Stack, ...]
     findings: tuple[Finding, ...]
+    unread: tuple[str, ...] = ()
 
 
 def judge(
@@ -48,19 +50,26 @@ def judge(
     """
     found = Found()
     drafts: list[Draft] = []
+    empty: list[str] = []
+    beside = Beside(dict(files))
     for path, text in files:
-        here = read(text, path)
+        here = read(text, path, beside)
         try:
             own = recognise_all(here.launches)
         except InputError as error:
             raise error.at(path) from None
         if not (own or here.models or here.storage):
-            raise InputError(
-                "nothing of LMCache, NIXL, vLLM, KVBM, HiCache, ModelExpress or fastsafetensors is configured here",
-                path=path,
-            )
+            empty.append(path)
         found += here
         drafts += own
+    # A file that others name is theirs, and starts nothing by itself.
+    drafts = [draft for draft in drafts if draft.box is not None or draft.stack.source.file not in beside.used]
+    for path in empty:
+        if path not in beside.used:
+            named = "".join(f"; {name} was not given" for name in beside.unread if name.startswith(f"{path}:"))
+            raise InputError(
+                f"no KV cache and no loading of weights that gdsctl knows is configured here{named}", path=path
+            )
     if not drafts:
         raise InputError("no program that keeps a KV cache or loads weights is started here", path=files[0][0])
     unique = tuple(_unlike(drafts))
@@ -90,6 +99,7 @@ def judge(
         node=node.source if node is not None else None,
         stacks=stacks,
         findings=told,
+        unread=tuple(beside.unread),
     )
 
 

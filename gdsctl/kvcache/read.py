@@ -6,6 +6,7 @@ import json
 import re
 
 from gdsctl.errors import InputError
+from gdsctl.kvcache.beside import Beside
 from gdsctl.kvcache.json_text import json_value
 from gdsctl.kvcache.launch import Found, Launch, Place, Word
 from gdsctl.kvcache.read_manifests import Known, read_document
@@ -20,10 +21,13 @@ _YAML_START = re.compile(
 )
 
 
-def read(text: str, path: str) -> Found:
-    """Pure. Raises InputError (FILE:LINE) for a file that is broken; one that configures nothing gives nothing."""
+def read(text: str, path: str, beside: Beside | None = None) -> Found:
+    """Raises InputError (FILE:LINE) for a file that is broken; one that configures nothing gives nothing.
+
+    `beside`: the files that this one may name; what it names in vain is noted there.
+    """
     try:
-        return _read(text.removeprefix("\ufeff"), Place(file=path), path, 0)
+        return _read(text.removeprefix("\ufeff"), Place(file=path), path, 0, beside or Beside())
     except InputError as error:
         if "{{" in text and "YAML" in error.reason:
             error = InputError(
@@ -33,42 +37,42 @@ def read(text: str, path: str) -> Found:
         raise error.at(path) from None
 
 
-def _read(text: str, place: Place, name: str, depth: int) -> Found:
+def _read(text: str, place: Place, name: str, depth: int, beside: Beside) -> Found:
     if name.endswith(".json") or _JSON_START.match(text):
         found = _json(text, place)
         if found is not None:
             return found
     elif not name.endswith((".yaml", ".yml")) and not _YAML_START.match(text):
-        return _shell(text, place, depth)
+        return _shell(text, place, depth, beside)
     found = Found()
     items = documents(text)
-    known = Known(items)
+    known = Known(items, beside)
     for number, item in enumerate(items, 1):
         launches, embedded = read_document(
             item, Place(file=place.file, line=item.line, document=place.document or number), known
         )
         found += launches
         for part in embedded[:_MOST_EMBEDDED]:
-            found += _embedded(part.name, part.text, part.place, depth)
+            found += _embedded(part.name, part.text, part.place, depth, beside)
     return found
 
 
-def _embedded(name: str, text: str, place: Place, depth: int) -> Found:
+def _embedded(name: str, text: str, place: Place, depth: int, beside: Beside) -> Found:
     """A file within a file. What cannot be read there is no fault of the file around it."""
     if depth >= _DEEPEST or "\n" not in text:
         return Found()
     padded = "\n" * ((place.line or 1) - 1) + text  # so that its lines count as those of the file around it
     try:
-        return _read(padded, Place(file=place.file, document=place.document), name, depth + 1)
+        return _read(padded, Place(file=place.file, document=place.document), name, depth + 1, beside)
     except InputError:
         return Found()
 
 
-def _shell(text: str, place: Place, depth: int) -> Found:
-    launches, embedded = read_shell(as_shell(text), place)
+def _shell(text: str, place: Place, depth: int, beside: Beside) -> Found:
+    launches, embedded = read_shell(as_shell(text), place, beside=beside)
     found = Found(launches=launches)
     for part in embedded[:_MOST_EMBEDDED]:
-        found += _embedded("", part.text, place.at(part.line), depth)
+        found += _embedded("", part.text, place.at(part.line), depth, beside)
     return found
 
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 
 from gdsctl.errors import InputError
+from gdsctl.kvcache.beside import Beside
 from gdsctl.kvcache.kubernetes import POD_SPECS, objects, pairs
 from gdsctl.kvcache.launch import Container, Found, Launch, Place, Service, StorageObject, Volume, Word
-from gdsctl.kvcache.read_shell import read_shell, started, volume
+from gdsctl.kvcache.read_shell import assigned, read_shell, started, volume
 from gdsctl.kvcache.yaml_documents import Item, documents
 
 _PODS = (*POD_SPECS, ("template", "spec"))
@@ -37,6 +38,9 @@ LMCACHE_KEYS = frozenset(
     ]
 )
 _LMCACHE_ONLY = LMCACHE_KEYS - {"chunk_size", "extra_config"}
+# What a text in a file of some other kind must hold to be read as a script.
+_STARTS = re.compile(r"lmcache\W+server|vllm\W+serve|sglang|--kv-transfer-config|--load-format")
+_DEEPEST_EXTENDS = 10
 _REFERENCE = re.compile(r"\$?\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 
@@ -53,10 +57,11 @@ Maps = Mapping[str, Mapping[str, Word]]
 
 
 class Known:
-    """What other objects of a file tell about its pods: ConfigMaps by name, and the device classes of resource claims."""
+    """What else tells about a file's containers: its ConfigMaps by name, device classes of resource claims, other files."""
 
-    def __init__(self, items: Iterable[Item]) -> None:
+    def __init__(self, items: Iterable[Item], beside: Beside) -> None:
         listed = list(items)
+        self.beside = beside
         self.maps: Maps = config_maps(listed)
         self.device_classes = device_classes(listed)
 
@@ -94,13 +99,13 @@ def config_maps(items: Iterable[Item]) -> dict[str, dict[str, Word]]:
 def read_document(item: Item, place: Place, known: Known) -> tuple[Found, list[Embedded]]:
     """One YAML document. Kinds that start nothing give nothing."""
     if item.get("services") is not None and item.get("kind") is None:
-        return _compose(item, place), []
+        return _compose(item, place, known), []
     if item.word("kind") is None:
         config = lmcache_config(item)
         if config:
             first = min(word.line for word in config.values())
             return Found(launches=(Launch(place=place.at(first), config=config),)), []
-        return Found(), []
+        return _elsewhere(item, place, known), []
     embedded = [
         Embedded(name, word.text, place.at(word.line))
         for values in config_maps([item]).values()
@@ -111,16 +116,49 @@ def read_document(item: Item, place: Place, known: Known) -> tuple[Found, list[E
         stored = _storage(entry, place)
         if stored:
             found_all += Found(storage=stored)
-            continue
-        if entry.word("kind") == "Service":
+        elif entry.word("kind") == "Service":
             found_all += Found(services=(_service(entry),))
-            continue
-        for path in _PODS:
-            spec = entry.get(*path)
-            if spec is not None:
-                found_all += _pod(spec, entry.word("metadata", "name") or "", place, known)
-        found_all += _dynamo(entry, place, known)
+        elif entry.word("kind") not in ("ConfigMap", "Secret"):
+            found_all += _object(entry, place, known)
     return found_all, embedded
+
+
+def _object(entry: Item, place: Place, known: Known) -> Found:
+    """An object that may start containers; of a kind that is not known, wherever they lie in it."""
+    name = entry.word("metadata", "name") or ""
+    found = _dynamo(entry, place, known)
+    for path in _PODS:
+        spec = entry.get(*path)
+        found += _pod(spec, name, place, known) if spec is not None else Found()
+    return found if found.launches else _elsewhere(entry, place, known, name)
+
+
+def _elsewhere(item: Item, place: Place, known: Known, name: str = "") -> Found:
+    try:
+        return scattered(item, place, known, name)
+    except InputError:  # too deep or too large to walk through, and of no kind that is known: not ours
+        return Found()
+
+
+def scattered(item: Item, place: Place, known: Known, name: str = "") -> Found:
+    """Containers and command lines wherever they lie: custom resources, Helm values, playbooks."""
+    if item.text is not None:
+        if not _STARTS.search(item.text):
+            return Found()
+        launches, _ = read_shell(item.text, place.at(item.text_line), beside=known.beside)
+        return Found(launches=launches)
+    below = dict(item.pairs())
+    if not below:
+        listed = list(item.items())
+        if any((entry.text or "").startswith("--") for entry in listed):
+            words = [Word(text=entry.text, line=entry.text_line) for entry in listed if entry.text is not None]
+            return Found(launches=(Launch(place=place.at(item.line), words=tuple(words)),))
+        return sum((scattered(entry, place, known, name) for entry in listed), Found())
+    if "containers" in below or "initContainers" in below:
+        return _pod(item, name, place, known)
+    if any(not below[key].is_mapping and below[key].text is None for key in ("command", "args") if key in below):
+        return _container(item, item, name, place, known, outer={})
+    return sum((scattered(entry, place, known, name) for entry in below.values()), Found())
 
 
 def _service(entry: Item) -> Service:
@@ -191,7 +229,11 @@ def _container(
 ) -> Found:
     env = {**outer}
     for source in container.list("envFrom"):
-        env.update(known.maps.get(source.word("configMapRef", "name") or "", {}))
+        for kind in ("configMapRef", "secretRef"):
+            named = source.word(kind, "name")
+            if named is not None and named not in known.maps:
+                known.beside.lacks(f"{kind.removesuffix('Ref')} {named}", place.at(source.line))
+            env.update(known.maps.get(named or "", {}))
     env.update(_env(container.list("env"), known))
     box = _box(container, spec, pod, place, known)
     words = [*_words(container.get("command"), env), *_words(container.get("args"), env)]
@@ -204,9 +246,9 @@ def _container(
         )
     script = next((files[word.text] for word in words[:3] if word.text in files), None)
     if script is not None:
-        launches, _ = read_shell(script.text, place.at(script.line), env, box)
+        launches, _ = read_shell(script.text, place.at(script.line), env, box, beside=known.beside)
     else:
-        launches, _ = started(words, place, env, box)
+        launches, _ = started(words, place, env, box, beside=known.beside)
     return found + Found(launches=launches)
 
 
@@ -319,28 +361,72 @@ def _claimed(container: Item, spec: Item, known: Known) -> set[str]:
     return found
 
 
-def _compose(item: Item, place: Place) -> Found:
+class _Service:
+    """A service of a compose file upon those of the same file that it extends."""
+
+    def __init__(self, chain: list[Item]) -> None:
+        self.chain = chain
+        self.line = chain[-1].line
+
+    def get(self, *path: str) -> Item | None:
+        return next((found for item in reversed(self.chain) if (found := item.get(*path)) is not None), None)
+
+    def word(self, *path: str) -> str | None:
+        found = self.get(*path)
+        return found.text if found is not None else None
+
+    def list(self, *path: str) -> list[Item]:
+        return [entry for item in self.chain for entry in item.list(*path)]
+
+
+def _chain(service: Item, services: Mapping[str, Item], place: Place, known: Known, depth: int = 0) -> list[Item]:
+    base = service.word("extends", "service") or service.word("extends")
+    if base is None:
+        return [service]
+    file = service.word("extends", "file")
+    if file is not None or base not in services or depth > _DEEPEST_EXTENDS:
+        known.beside.lacks(f"{file or 'service'} ({base})" if file else f"service {base}", place.at(service.line))
+        return [service]
+    return [*_chain(services[base], services, place, known, depth + 1), service]
+
+
+def _compose(item: Item, place: Place, known: Known) -> Found:
     found = Found()
-    services = item.get("services")
-    for name, service in pairs(services):
-        env: dict[str, Word] = {}
-        environment = service.get("environment")
-        if environment is not None:
-            for key, value in environment.pairs():
-                if value.text is not None:
-                    env[key] = Word(text=value.text, line=value.text_line)
-            for entry in environment.items():
-                key, sign, text = (entry.text or "").partition("=")
-                if sign:
-                    env[key] = Word(text=text, line=entry.text_line)
+    services = dict(pairs(item.get("services")))
+    for name, own in services.items():
+        service = _Service(_chain(own, services, place, known))
+        env = _compose_env(service, place, known)
         box = _compose_box(name, service, place)
         words = [*_compose_words(service.get("entrypoint")), *_compose_words(service.get("command"))]
         if words:
-            launches, _ = started(words, place, env, box)
+            launches, _ = started(words, place, env, box, beside=known.beside)
             found += Found(launches=launches)
         elif env:
             found += Found(launches=(Launch(place=place.at(service.line), env=env, container=box),))
     return found
+
+
+def _compose_env(service: _Service, place: Place, known: Known) -> dict[str, Word]:
+    """Its env files, and over them what it sets itself."""
+    env: dict[str, Word] = {}
+    for own in service.chain:
+        named = own.get("env_file")
+        for entry in [named, *named.items()] if named is not None else []:
+            file = entry.text or entry.word("path")
+            text = known.beside.text(file, place.at(entry.line)) if file else None
+            env |= assigned(text, entry.line) if text is not None else {}
+    for own in service.chain:
+        environment = own.get("environment")
+        if environment is None:
+            continue
+        for key, value in environment.pairs():
+            if value.text is not None:
+                env[key] = Word(text=value.text, line=value.text_line)
+        for entry in environment.items():
+            key, sign, text = (entry.text or "").partition("=")
+            if sign:
+                env[key] = Word(text=text, line=entry.text_line)
+    return env
 
 
 def _compose_words(item: Item | None) -> list[Word]:
@@ -353,7 +439,7 @@ def _compose_words(item: Item | None) -> list[Word]:
     return [Word(text=entry.text, line=entry.text_line) for entry in item.items() if entry.text is not None]
 
 
-def _compose_box(name: str, service: Item, place: Place) -> Container:
+def _compose_box(name: str, service: _Service, place: Place) -> Container:
     volumes = []
     for entry in service.list("volumes"):
         if entry.text is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from gdsctl.kvcache.beside import Beside
 from gdsctl.kvcache.launch import Container, Launch, Place, Volume, Word
 from gdsctl.record import Record
 
@@ -240,7 +241,7 @@ class _Reader:
 
 
 _UNIT = re.compile(r"\s*(?:[#;][^\n]*\n\s*)*\[(?:Unit|Service)\]")
-_DIRECTIVE = re.compile(r"(Environment|ExecStart)\s*=\s*[-@:+!|]*(.*)", re.DOTALL)
+_DIRECTIVE = re.compile(r"(Environment|EnvironmentFile|ExecStart)\s*=\s*[-@:+!|]*(.*)", re.DOTALL)
 _ENV_LINE = re.compile(r"(?:#.*)?|((?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)(.*)", re.DOTALL)
 _PLAIN_VALUE = re.compile(r"\S*|[{\[].*[}\]]", re.DOTALL)
 
@@ -270,7 +271,7 @@ def as_shell(text: str) -> str:
 
 
 def _unit(text: str) -> str:
-    """Environment= and ExecStart= as a shell's lines (systemd.exec, systemd.service); what else there is, empty."""
+    """Environment=, EnvironmentFile= and ExecStart= as a shell's lines (systemd.exec, systemd.service); what else there is, empty."""
     lines = []
     goes_on = taken = False
     for line in text.split("\n"):
@@ -278,15 +279,30 @@ def _unit(text: str) -> str:
         if not goes_on:
             taken = match is not None
         if match is not None:
-            lines.append(f"export {match[2]}" if match[1] == "Environment" else match[2])
+            lines.append({"Environment": "export ", "EnvironmentFile": ". "}.get(match[1], "") + match[2])
         else:
             lines.append(line if taken else "")
         goes_on = line.rstrip().endswith("\\")
     return "\n".join(lines)
 
 
-def read_shell(
-    text: str, place: Place, env: Mapping[str, Word] | None = None, container: Container | None = None, depth: int = 0
+def assigned(text: str, line: int) -> dict[str, Word]:
+    """What a file of assignments sets, all at the line where it is named."""
+    reader = _Reader(as_shell(text).replace("\0", ""), 1, {})
+    for words in reader.commands():
+        given, rest = _assignments(words)
+        more, _ = _assignments(rest[1:]) if rest and rest[0].text == "export" else ({}, [])
+        reader.env |= given | more
+    return {name: Word(text=word.text, line=line) for name, word in reader.env.items()}
+
+
+def read_shell(  # noqa: PLR0917 -- a place in a container, and how deep
+    text: str,
+    place: Place,
+    env: Mapping[str, Word] | None = None,
+    container: Container | None = None,
+    depth: int = 0,
+    beside: Beside | None = None,
 ) -> tuple[tuple[Launch, ...], tuple[Embedded, ...]]:
     """The programs of a text, first the file's own assignments as one without words, and its here-documents."""
     reader = _Reader(text.replace("\0", ""), place.line or 1, env or {})
@@ -301,7 +317,14 @@ def read_shell(
             reader.env |= given | more
             now = dict(reader.env)
             continue
-        launches, embedded = started(rest, place, {**now, **given} if given else now, container, depth)
+        if rest[0].text in (".", "source") and len(rest) > 1 and beside is not None:
+            named = beside.text(rest[1].text, place.at(rest[1].line))
+            if named is not None:
+                own |= assigned(named, rest[1].line)
+                reader.env |= own
+                now = dict(reader.env)
+            continue
+        launches, embedded = started(rest, place, {**now, **given} if given else now, container, depth, beside)
         found += launches
         reader.embedded += embedded
     if own and not found:
@@ -313,8 +336,13 @@ def read_shell(
     return tuple(found), tuple(reader.embedded)
 
 
-def started(
-    words: list[Word], place: Place, env: dict[str, Word], container: Container | None = None, depth: int = 0
+def started(  # noqa: PLR0917 -- a place in a container, and how deep
+    words: list[Word],
+    place: Place,
+    env: dict[str, Word],
+    container: Container | None = None,
+    depth: int = 0,
+    beside: Beside | None = None,
 ) -> tuple[tuple[Launch, ...], tuple[Embedded, ...]]:
     """One command: the script of `sh -c`, a container of `docker run`, or itself."""
     while words:
@@ -333,12 +361,12 @@ def started(
             inside = (
                 script.text.replace("$$", "$") if container is not None and container.kind == "compose" else script.text
             )
-            return read_shell(inside, place.at(script.line), env, container, depth + 1)
+            return read_shell(inside, place.at(script.line), env, container, depth + 1, beside)
     behind = _behind(words) if depth < _DEEPEST else []
     if first in ("docker", "podman", "nerdctl") and any(word.text in ("run", "create") for word in words[1:3]):
-        return _docker(words, place, env, depth)
+        return _docker(words, place, env, depth, beside)
     if behind:
-        return started(behind, place, env, container, depth + 1)
+        return started(behind, place, env, container, depth + 1, beside)
     return (Launch(place=place.at(words[0].line), words=tuple(words), env=env, container=container),), ()
 
 
@@ -427,7 +455,7 @@ _DOCKER_VALUED = frozenset(
 
 
 def _docker(
-    words: list[Word], place: Place, env: Mapping[str, Word], depth: int
+    words: list[Word], place: Place, env: Mapping[str, Word], depth: int, beside: Beside | None
 ) -> tuple[tuple[Launch, ...], tuple[Embedded, ...]]:
     index = next(i for i, word in enumerate(words) if word.text in ("run", "create")) + 1
     inside: dict[str, Word] = {}
@@ -443,6 +471,9 @@ def _docker(
                 inside[variable] = Word(text=text, line=words[index].line)
             elif variable in env:
                 inside[variable] = env[variable]
+        if name == "--env-file" and beside is not None:
+            listed = beside.text(value, place.at(words[index].line))
+            inside = assigned(listed or "", words[index].line) | inside
         given.setdefault(name, []).append(value)
         index += 1
     image = words[index].text if index < len(words) else None
@@ -465,7 +496,7 @@ def _docker(
         rest = [Word(text=entry[0], line=words[0].line), *rest]
     if not rest:
         return (Launch(place=place.at(words[0].line), env=inside, container=box),), ()
-    return started(rest, place, inside, box, depth)
+    return started(rest, place, inside, box, depth, beside)
 
 
 def volume(text: str) -> Volume:

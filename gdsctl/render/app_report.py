@@ -27,6 +27,7 @@ def app_report(report: AppReport, *, verbose: bool = False) -> RenderableType:
         for finding in report.findings:
             parts += _finding(finding, verbose=verbose)
         parts.append(Text(""))
+    parts += [Text(safe(f"Not given, so not looked at: {named}"), style="yellow") for named in report.unread]
     parts.append(_answer(report))
     parts.append(Text(report.verdict.upper(), style=_VERDICT[report.verdict]))
     return Group(*parts)

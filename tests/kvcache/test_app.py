@@ -739,7 +739,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     path = tmp_path / "run.sh"
     path.write_text("echo hello\n")
     assert run(["app", str(path)]) == 4
-    assert "nothing of LMCache" in capsys.readouterr().err
+    assert "that gdsctl knows is configured here" in capsys.readouterr().err
     path.write_text(GDS_L1 + "\n")
     assert run(["app", str(path)]) == 0
     assert "PASS" in capsys.readouterr().out
@@ -949,3 +949,96 @@ def test_odd_options_never_end_in_another_exception(
     report = app(text)
     assert report.stacks[0].software == "LMCache server"
     jsonschema.validate(json.loads(to_json(report)), schema("app"), jsonschema.Draft202012Validator)
+
+
+COMPOSE = """\
+services:
+  base:
+    image: lmcache/standalone:v0.5.6
+    env_file: [kv.env, {path: ./more.env}]
+    environment: [DYN_KVBM_DISK_CACHE_DIR=/own]
+    volumes: ["/mnt/nvme:/own"]
+    command: idle
+  a:
+    extends: base
+    command: ["lmcache", "server", "--l1-size-gb", "64", "--gds-l1-path", "/own/l1"]
+"""
+
+
+def test_a_service_upon_another_with_environment_files() -> None:
+    files = {"c/compose.yml": COMPOSE, "kv.env": "DYN_KVBM_DISK_CACHE_GB=9\nDYN_KVBM_DISK_CACHE_DIR=/file\n"}
+    report = judge(list(files.items()), tool=TOOL)
+    assert [(s.software, str(s.source), s.container) for s in report.stacks] == [
+        ("Dynamo KVBM", "c/compose.yml:4", "base"),  # where kv.env is named
+        ("LMCache server", "c/compose.yml:10", "a"),
+        ("Dynamo KVBM", "c/compose.yml:4", "a"),
+    ]
+    assert report.stacks[0].tiers[0].path == "/own"  # environment goes over env_file
+    assert report.unread == ("c/compose.yml:4: ./more.env",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "set -a; source ./conf/kv.env\ndynamo-run\n",
+        "docker run --env-file kv.env image:1\n",
+        "[Service]\nEnvironmentFile=-/etc/kv.env\nExecStart=/bin/dynamo-run\n",
+    ],
+)
+def test_environment_files_that_others_name(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    report = judge([("kv.env", "export DYN_KVBM_DISK_CACHE_GB='9'\n"), ("start.sh", text)], tool=TOOL)
+    assert [(s.software, s.source.file) for s in report.stacks] == [("Dynamo KVBM", "start.sh")]
+    with pytest.raises(InputError, match=r"start\.sh:\d: .*kv\.env was not given"):
+        judge([("start.sh", text)], tool=TOOL)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (
+            "modelSpec:\n- vllmConfig:\n    extraArgs:\n    - --load-format\n    - fastsafetensors\n",
+            "f1:4",
+        ),  # Helm values
+        (
+            "- hosts: gpu\n  tasks:\n  - shell: |\n      cd /x\n      vllm serve m --load-format fastsafetensors\n",
+            "f1:5",
+        ),
+        (
+            (
+                "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nspec:\n  predictor:\n    model:\n"
+                "      args: [--load-format, fastsafetensors]\n"
+            ),
+            "f1:6",
+        ),
+        (
+            (
+                "kind: RayCluster\nspec:\n  workerGroupSpecs:\n  - template:\n      spec:\n        containers:\n"
+                "        - name: w\n          args: [vllm, serve, m, --load-format, fastsafetensors]\n"
+            ),
+            "f1:8",
+        ),
+    ],
+)
+def test_kinds_that_are_not_known(text: str, place: str) -> None:
+    (stack,) = app(text).stacks
+    assert (stack.software, str(stack.source)) == ("fastsafetensors", place)
+
+
+def test_two_containers_of_one_anchor() -> None:
+    text = """\
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+  - &one
+    name: one
+    command: [lmcache, server, --l1-size-gb, "64"]
+  - {<<: *one, name: two}
+"""
+    assert [stack.container for stack in app(text).stacks] == ["p/one", "p/two"]
+
+
+def test_config_maps_that_were_not_given() -> None:
+    text = "kind: Pod\nspec:\n  containers:\n  - name: a\n    envFrom: [{configMapRef: {name: kv}}]\n    command: [lmcache, server]\n"
+    report = app(text)
+    assert report.unread == ("f1:5: configMap kv",)
