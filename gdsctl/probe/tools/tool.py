@@ -1,0 +1,198 @@
+"""What a tool is: ways of moving blocks, a command line for each, and an output to be read."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from gdsctl.errors import GdsctlError, UndecidedError
+from gdsctl.probe.engine import Direction
+from gdsctl.record import Record
+
+
+class ToolError(GdsctlError):
+    """The tool ran and failed, or told something else than its results."""
+
+    exit_code = 5
+
+
+class Mode(Record, frozen=True, kw_only=True):
+    """A way in which a tool moves blocks. `name`: as the tool calls it; `what`: which path that asks for.
+
+    `gpu`: into or out of GPU memory; `cufile`: by libcufile, which wants the file to have a name.
+    """
+
+    name: str
+    what: str
+    gpu: bool = False
+    cufile: bool = False
+
+
+class Work(Record, frozen=True, kw_only=True):
+    """What is to be moved. `size_bytes`: of all threads together; `seconds` None: every block once; `gpus`: by the CUDA
+    driver's index; `registered`: buffers, where libcufile moves them.
+    """
+
+    rw: Literal["read", "write", "randread", "randwrite", "rw", "randrw"] = "read"
+    read_percent: int = 50
+    block_bytes: int = 1 << 20
+    size_bytes: int = 1 << 30
+    threads: int = 1
+    iodepth: int = 1
+    seconds: float | None = None
+    gpus: tuple[int, ...] = ()
+    registered: bool = True
+    seed: int = 0
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        if self.mixed:
+            return ("read", "write")
+        return ("read",) if self.rw.endswith("read") else ("write",)
+
+    @property
+    def mixed(self) -> bool:
+        return self.rw.endswith("rw")
+
+    @property
+    def shuffled(self) -> bool:
+        return self.rw.startswith("rand")
+
+    @property
+    def each_bytes(self) -> int:
+        """Of one thread, in whole blocks."""
+        return self.size_bytes // self.threads // self.block_bytes * self.block_bytes
+
+
+class ToolLatency(Record, frozen=True, kw_only=True):
+    """Microseconds, as far as the tool tells."""
+
+    min: float | None = None
+    mean: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+    p99_9: float | None = None
+    max: float | None = None
+
+
+class Side(Record, frozen=True, kw_only=True):
+    """What was moved in one direction."""
+
+    direction: Direction
+    bytes: int
+    blocks: int
+    latency_us: ToolLatency = ToolLatency()
+
+
+class Told(Record, frozen=True, kw_only=True):
+    """What a tool's output says. `seconds`, `cpu_seconds`: in which it moved blocks, preparations left out; `notes`: what
+    one has to know to compare.
+    """
+
+    seconds: float
+    sides: tuple[Side, ...]
+    cpu_seconds: float | None = None
+    version: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        return sum(side.bytes for side in self.sides)
+
+    @property
+    def blocks(self) -> int:
+        return sum(side.blocks for side in self.sides)
+
+
+class ToolFigures(Record, frozen=True, kw_only=True):
+    """`told`: by the tool; `command`: as it was run; `cpu_seconds`: user and system time of its processes;
+    `wall_seconds`: from its start to its end; both with its own preparations.
+    """
+
+    tool: str
+    version: str | None
+    mode: Mode
+    command: tuple[str, ...]
+    told: Told
+    cpu_seconds: float
+    wall_seconds: float
+
+
+class Place(Record, frozen=True, kw_only=True):
+    """`path`: of the file; `folder`: private, that it lies in, None for a file without a name; `results`: a file for
+    results, where the tool wants one.
+    """
+
+    path: str
+    folder: str | None
+    results: str
+
+
+class Tool(Protocol):
+    """`makes_files`: it names and writes in Place.folder what it reads; else it is given one file, at Place.path."""
+
+    name: str
+    modes: tuple[Mode, ...]
+    makes_files: bool
+
+    def default(self, work: Work) -> str:
+        """Name of the mode for this work, where none is asked for."""
+
+    def program(self) -> str:
+        """Its path; raises UndecidedError where it is not installed."""
+
+    def version(self, program: str) -> str | None:
+        """None where the output of a run tells it, or nothing does."""
+
+    def require(self, program: str, mode: Mode, work: Work) -> None:
+        """Raises UsageError for what this tool cannot do, UndecidedError for what this build of it cannot."""
+
+    def layout(self, program: str, work: Work, place: Place) -> tuple[str, ...]:
+        """The command that writes what will be read, of a tool that `makes_files`."""
+
+    def command(self, program: str, mode: Mode, work: Work, place: Place) -> tuple[str, ...]: ...
+
+    def parse(self, output: str, results: str, work: Work) -> Told:
+        """`output`: what it printed; `results`: contents of Place.results. Raises ToolError."""
+
+
+class GivenAFile:
+    """A tool that works on one file, which it is given, and tells its version with its results or not at all."""
+
+    makes_files = False
+
+    def version(self, program: str) -> str | None:  # noqa: ARG002 -- the protocol's
+        return None
+
+    def layout(self, program: str, work: Work, place: Place) -> tuple[str, ...]:
+        raise NotImplementedError
+
+
+def find(name: str, places: Sequence[str] = ()) -> str:
+    """On the PATH, else the last of the places (patterns) that has it. Raises UndecidedError."""
+    found = shutil.which(name) or next(
+        (path for pattern in places for path in sorted(glob.glob(pattern), reverse=True) if os.access(path, os.X_OK)),
+        None,
+    )
+    if found is None:
+        raise UndecidedError(f"{name} is not installed here; settle with: command -v {name}")
+    return found
+
+
+def mode_of(tool: Tool, wanted: str | None, work: Work) -> Mode:
+    """Raises UndecidedError for a mode that the tool does not have."""
+    name = tool.default(work) if wanted is None else wanted
+    for mode in tool.modes:
+        if mode.name == name:
+            return mode
+    raise UndecidedError(f"{tool.name} has no mode {name}; it has {', '.join(mode.name for mode in tool.modes)}")
+
+
+def last_line(output: str) -> str:
+    """In an error message."""
+    lines = output.strip().splitlines()
+    return lines[-1][:200] if lines else ""
