@@ -18,7 +18,8 @@ sys.path.insert(0, str(ROOT))
 
 from gdsctl import pipeline  # noqa: E402 -- after the path to the tests
 from gdsctl.assess.assessment import Assessment, assess  # noqa: E402
-from gdsctl.model.node import SourceInfo  # noqa: E402
+from gdsctl.model.node import Pci, SourceInfo  # noqa: E402
+from gdsctl.model.pci import Link  # noqa: E402
 from gdsctl.model.software import Iommu  # noqa: E402
 from gdsctl.plan.desired import plan  # noqa: E402
 from gdsctl.plan.intent import Intent, Wanted  # noqa: E402
@@ -39,13 +40,27 @@ _EXAMPLES = ("hgx-h100-vast", "pcie-nvme-raid", "nvme-unpatched", "vm-flattened"
 
 
 def grace_hopper() -> Assessment:
-    """One GH200 with a local drive, nvidia_fs loaded over the stock nvme module."""
+    """One GH200 with a drive (PCIe 5.0 x4) on another root port, nvidia_fs loaded over the stock nvme module."""
     node = local(arch="aarch64", hook="stock", gpu="NVIDIA GH200 480GB")
     gpu = msgspec.structs.replace(node.gpus[0], c2c=True, bar1_bytes=None)
+    root, function, drive = node.pci.devices
+    other = msgspec.structs.replace(root, address="0008:00:00.0", root_bus="0008:00")
+    link = Link(speed_gts=32.0, width=4, max_speed_gts=32.0, max_width=4)
+    drive = msgspec.structs.replace(drive, address="0008:01:00.0", parent=other.address, root_bus="0008:00", link=link)
+    nvme = (msgspec.structs.replace(node.nvme[0], address=drive.address),)
     note = "synthetic: made by gdsctl's own generator, no such machine was captured"
     source = SourceInfo(kind="snapshot", path="GH200", host="gh200-01", note=note)
     # NVIDIA's guides want the IOMMU of Grace on, and not passed through.
-    return assess(changed(node, source=source, gpus=(gpu,), iommu=Iommu(state="translated")))
+    return assess(
+        changed(
+            node,
+            source=source,
+            gpus=(gpu,),
+            nvme=nvme,
+            pci=Pci(devices=(root, function, other, drive)),
+            iommu=Iommu(state="translated"),
+        )
+    )
 
 
 def page() -> str:

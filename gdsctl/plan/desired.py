@@ -89,20 +89,24 @@ def _plan(assessment: Assessment, wanted: Wanted, mode: Mode) -> Plan:
 
 
 class _Draft(Record, frozen=True, kw_only=True):
-    """`idle`: the mode makes no path better."""
+    """`idle`: the mode makes no path better; `over_p2pdma`: pairs that go over P2PDMA or C2C with it."""
 
     plan: Plan
     fails: int
     unknown: int
     of: int
     idle: bool
+    over_p2pdma: int
 
     @property
     def reach(self) -> str:
         """For one sentence: how far, and at what price."""
         unknown = f" ({self.unknown} unknown)" if self.unknown else ""
         reboot = ", with a reboot" if any(step.needs_reboot for step in self.plan.steps) else ""
-        return f"{self.of - self.fails - self.unknown} of {self.of} GPU x mount{unknown}{reboot}"
+        reached = self.of - self.fails - self.unknown
+        some = self.plan.mode == "p2pdma" and self.over_p2pdma < reached
+        part = f", {self.over_p2pdma or 'none'} of them over P2PDMA" if some else ""
+        return f"{reached} of {self.of} GPU x mount{unknown}{part}{reboot}"
 
     @property
     def cost(self) -> tuple[int, int, int, int, bool]:
@@ -212,7 +216,12 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
     )
     statuses = [item.status for item in judged if not item.idle]
     return _Draft(
-        plan=plan, fails=statuses.count("fail"), unknown=statuses.count("unknown"), of=len(statuses), idle=idle
+        plan=plan,
+        fails=statuses.count("fail"),
+        unknown=statuses.count("unknown"),
+        of=len(statuses),
+        idle=idle,
+        over_p2pdma=sum(item.route is not None and item.route.route in _P2PDMA for item in judged),
     )
 
 

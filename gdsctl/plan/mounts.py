@@ -99,7 +99,7 @@ class MountPlan(Record, frozen=True, kw_only=True):
     @property
     def mount_command(self) -> str:
         """For a shell."""
-        target, source, options = quoted(self.target), quoted(self.source), quoted(",".join(self.options))
+        target, source, options = quoted(self.target), quoted(self.named), quoted(",".join(self.options))
         if self.mount_with is not None:
             given = "" if self.options == ("defaults",) else f" -o {options}"
             return f"{self.mount_with} {source} {target}{given}"
@@ -249,7 +249,7 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         why=why,
         device=mount.device,
         backing=msgspec.structs.replace(mount.backing, transport=transport),
-        notes=notes + _nowhere(fstab, mount.target),
+        notes=notes + _nowhere(fstab, mount.target, wanted),
         fstab=fstab,
         uuid=_uuid(context, mount.device),
         boot_options=row.fstab_options if row is not None else (),
@@ -360,12 +360,11 @@ def _spelt(options: tuple[str, ...]) -> dict[str, str | None]:
     return present | ({"vers": present["nfsvers"]} if "nfsvers" in present else {})
 
 
-def _nowhere(fstab: InFstab, target: str) -> tuple[str, ...]:
+def _nowhere(fstab: InFstab, target: str, wanted: dict[str, str | None]) -> tuple[str, ...]:
     if not fstab.known or fstab.entry is not None:
         return ()
-    return (
-        f"{target} has no line in {FSTAB}: whatever else mounts it (a unit, an automounter) must give these options",
-    )
+    given = ",".join(_written(name, value) for name, value in wanted.items())
+    return (f"{target} has no line in {FSTAB}: whatever else mounts it (a unit, an automounter) must give {given}",)
 
 
 def _block_backing(context: Context, device: str) -> Backing:

@@ -139,7 +139,8 @@ def _module_options(now: Context, plan: DriverPlan) -> list[Step]:
     risk = [f"{MODPROBE} is replaced: what else stands in it is kept in {MODPROBE}{_BACKUP} alone"]
     check = []
     if plan.registry_to_write:
-        what.append("the driver's registry keys for P2PDMA")
+        keys = ", ".join(f"{name}={value}" for name, value in (plan.registry or {}).items())
+        what.append(f"the driver's registry keys for P2PDMA ({keys})")
         for path in plan.other_files:
             # One options line for the driver's registry keys: a second one replaces the first.
             what.append(f"those of {path}, which are taken out there")
@@ -356,8 +357,9 @@ def _mounts(wishes: tuple[MountPlan, ...], *, rebooted: bool) -> list[Step]:
     found = []
     for plan in wishes:
         target = quoted(plan.target)
-        check = ("findmnt --verify", f"findmnt -no OPTIONS --mountpoint {target}")
-        lineless = plan.fstab.known and plan.fstab.entry is None
+        lineless = plan.fstab.known and plan.fstab.entry is None and plan.change != "new"
+        shown = f"findmnt -no OPTIONS --mountpoint {target}"
+        check = (shown,) if lineless or plan.mount_with else ("findmnt --verify", shown)
         if rebooted and plan.change in ("remount", "again", "rootflags") and not lineless:
             continue
         where = "" if lineless else f", in its line of {FSTAB} first"
@@ -380,11 +382,15 @@ def _mounts(wishes: tuple[MountPlan, ...], *, rebooted: bool) -> list[Step]:
                 check=check,
             )
         elif plan.change == "again":
+            # What else mounts it may not have done so after the boot.
+            before = f"! mountpoint -q -- {target} || " if rebooted else ""
+            another = f"; after the boot {plan.source} may be another drive{plan.by_name}" if plan.by_name else ""
             step = Step(
                 order=0,
                 what=f"Mount {target} anew with {','.join(plan.added)}{where}",
-                commands=(*_into_fstab(plan), f"{plan.unmount_command} && {plan.mount_command}"),
-                risk=f"processes with open files there keep the unmount from working; {_NO_LINE}",
+                commands=(*_into_fstab(plan), f"{before}{plan.unmount_command} && {plan.mount_command}"),
+                risk="processes with open files there keep the unmount from working; "
+                f"{_NO_LINE}{another if rebooted else ''}",
                 undo=(*_out_of_fstab(plan), f"{plan.unmount_command} && mount -- {target}"),
                 check=check,
             )

@@ -202,6 +202,13 @@ def test_p2pdma_on_an_old_kernel_is_not_promised() -> None:
     assert {route.route for route in found.routes_after if route.mount == "/scratch"} == {"nvidia-fs"}
 
 
+def test_what_p2pdma_does_not_carry_is_not_counted_for_it() -> None:
+    """Linux 5.15 cannot do P2PDMA from user space: in that mode the paths stay nvidia-fs's."""
+    found = made(example("hgx-h100-vast"))
+    assert "p2pdma would reach 16 of 16 GPU x mount, none of them over P2PDMA" in found.mode_reason
+    assert "over P2PDMA" not in made(example("nvme-unpatched")).mode_reason
+
+
 def test_own_choices_are_no_reason() -> None:
     (unmet,) = made(example("pcie-nvme-raid")).unmet
     assert unmet.findings == ("p2pdma.filesystem-unsupported",)

@@ -88,7 +88,10 @@ def test_a_mount_without_a_line_is_told(tmp_path: Path) -> None:
     other = "/dev/sda1 / ext4 defaults 0 1\n"
     found = made(node(other))
     assert edited(found, other, tmp_path) == other
-    assert any("/mnt/nvme has no line in /etc/fstab" in note for note in found.notes)
+    assert any(
+        "/mnt/nvme has no line in /etc/fstab" in note and note.endswith("must give data=ordered")
+        for note in found.notes
+    )
     assert not any("has no line" in note for note in made(node(None)).notes)
 
 

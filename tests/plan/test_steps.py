@@ -112,8 +112,25 @@ def test_a_boot_that_comes_anyway_does_the_mount() -> None:
     (boot,) = [n for n, s in enumerate(found.steps) if s.needs_reboot]
     assert edit < boot
     assert not any("umount" in c or "remount" in c for s in found.steps for c in s.commands)
-    lineless = [s for s in made(changed(node, fstab=())).steps if "data=ordered" in s.what]
-    assert [s.commands[0].partition(" ")[0] for s in lineless] == ["umount"]  # the boot would bring it up without
+    (lineless,) = [s for s in made(changed(node, fstab=())).steps if "data=ordered" in s.what]
+    # The boot would bring it up without, or not at all, and with multipath off drives may be numbered anew.
+    assert lineless.commands[0].startswith("! mountpoint -q -- /mnt/nvme || umount -- /mnt/nvme && mount -t ext4 ")
+    assert "may be another drive" in (lineless.risk or "")
+    assert lineless.check == ("findmnt -no OPTIONS --mountpoint /mnt/nvme",)
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_mount_that_the_boot_left_out_is_made(stands: bool) -> None:
+    node = changed(example("pcie-nvme-raid").node, fstab=())
+    uuid = "0a3407de-014b-458b-b5c1-848e92a327a3"
+    block = tuple(
+        msgspec.structs.replace(b, udev={**(b.udev or {}), "ID_FS_UUID": uuid}) if b.name == "nvme5n1" else b
+        for b in node.block
+    )
+    command = step(made(changed(node, block=block)), "data=ordered").commands[0]
+    stubs = f'mountpoint() {{ {"true" if stands else "false"}; }}; umount() {{ echo out; }}; mount() {{ echo "$6"; }}; '
+    ran = subprocess.run(["sh", "-c", stubs + command], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == (["out"] if stands else []) + [f"UUID={uuid}"]
 
 
 @pytest.mark.skipif(not shutil.which("sed"), reason="no sed here")
