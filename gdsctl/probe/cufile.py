@@ -1,35 +1,25 @@
-"""NVIDIA's libcufile, run with a private configuration so that it tells what it did.
-
-The configuration is the node's own with statistics and a log of its own; `/etc/cufile.json` is merged below it by the
-library itself.
-"""
+"""NVIDIA's libcufile, run with a private configuration so that it tells what it did."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import ctypes
-import json
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gdsctl.errors import GdsctlError, InputError, RefusedError, UndecidedError
-from gdsctl.parse import cufile_log
+from gdsctl.errors import GdsctlError, RefusedError, UndecidedError
 from gdsctl.probe.cuda import Cuda, GpuBuffer
 from gdsctl.probe.cufile_batch import BatchQueue
+from gdsctl.probe.cufile_settings import STATS_LEVEL, CufileSettings
 from gdsctl.probe.cufile_stream import StreamQueue
 from gdsctl.probe.deadline import within
 from gdsctl.probe.engine import CufileCounts, Direction, Job, Lane, OneAtATime
 from gdsctl.probe.libcufile import CALLS, MAX_GPUS, OPAQUE_FD, Api, Descr, Error, Handle, Level1, failed, level3, load
 from gdsctl.probe.queued import Queue, QueuedLane, one_by_one
 
-_STATS_LEVEL = 3
 _OPEN_PATIENCE_S = 120.0  # it looks at all PCI functions, and opens RDMA devices
-_OVERRULING = ("CUFILE_ALLOW_COMPAT_MODE", "CUFILE_FORCE_COMPAT_MODE", "CUFILE_LOGGING_LEVEL", "CUFILE_STATS_LEVEL")
 
 
 class NotDirectError(GdsctlError):
@@ -73,17 +63,14 @@ class CufileEngine:
         self._before: ctypes.Structure | None = None
         self._gpu = gpu
         self.strict = strict
-        self._folder = tempfile.mkdtemp(prefix="gdsctl-cufile-")
-        self._log = os.path.join(self._folder, "cufile.log")
+        self._settings = CufileSettings(configuration, strict=strict, compat=compat)
         try:
-            merged = private_configuration(configuration, self._folder, strict=strict, compat=compat)
-            path = os.path.join(self._folder, "cufile.json")
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(merged, file)
-            for name in _OVERRULING:
-                os.environ.pop(name, None)
-            os.environ |= {"CUFILE_ENV_PATH_JSON": path, "CUFILE_LOGFILE_PATH": self._log}
-            self.compat_allowed: bool | None = merged["properties"]["allow_compat_mode"]
+            for name, value in self._settings.environment.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+            self.compat_allowed: bool | None = self._settings.compat_allowed
             self.library, release = load(library, api)
             buffers = "registered buffers" if registered else "buffers not registered"
             self.how = ", ".join([release, CALLS[api], buffers, *(["compat mode forced"] if compat else [])])
@@ -91,7 +78,7 @@ class CufileEngine:
                 within("cuFileDriverOpen", self._open, _OPEN_PATIENCE_S)
             self._count()
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._settings.close()
             raise
 
     def _open(self) -> None:
@@ -105,7 +92,7 @@ class CufileEngine:
         if hasattr(self.library, "cuFileGetStatsL3"):
             self.library.cuFileSetStatsLevel.restype = self.library.cuFileStatsStart.restype = Error
             self.library.cuFileGetStatsL3.restype = Error
-            if not (self.library.cuFileSetStatsLevel(_STATS_LEVEL).err or self.library.cuFileStatsStart().err):
+            if not (self.library.cuFileSetStatsLevel(STATS_LEVEL).err or self.library.cuFileStatsStart().err):
                 self._level3 = level3(vectored=hasattr(self.library, "cuFileReadv"))
 
     def must(self, name: str, *arguments: Any) -> None:
@@ -216,15 +203,7 @@ class CufileEngine:
         return CufileCounts(nvidia_fs=added("nvfs"), p2p=added("p2p"), posix=added("posix"), total=added("total"))
 
     def log_lines(self) -> tuple[str, ...]:
-        """Errors and warnings of the library's log of this run."""
-        try:
-            with open(self._log, encoding="utf-8", errors="backslashreplace") as file:
-                entries = cufile_log.parse(file.read(1 << 24)).entries
-        except (OSError, InputError):
-            return ()
-        return tuple(
-            dict.fromkeys(f"{entry.level} {entry.text}" for entry in entries if entry.level in ("ERROR", "WARN"))
-        )
+        return self._settings.log_lines()
 
     def close(self) -> None:
         with _stdout_aside():
@@ -232,7 +211,7 @@ class CufileEngine:
                 self.library.cuFileHandleDeregister(handle)
             close = getattr(self.library, "cuFileDriverClose_v2", None) or self.library.cuFileDriverClose
             close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._settings.close()
 
 
 def _batch_counts(before: Level1, now: Level1) -> CufileCounts | None:
@@ -258,25 +237,6 @@ class _Lane(OneAtATime):
 
     def close(self) -> None:
         self._release()
-
-
-def private_configuration(merged: dict[str, Any], folder: str, *, strict: bool, compat: bool = False) -> dict[str, Any]:
-    """The node's configuration with statistics and a log for this run.
-
-    `strict`: compat mode forbidden, not forced; `compat`: forced (force_compat_mode, libcufile 1.11 and newer at least).
-    """
-    values = copy.deepcopy(merged)
-    for section in ("profile", "logging", "properties"):
-        values.setdefault(section, {})
-    values["profile"]["cufile_stats"] = _STATS_LEVEL
-    values["logging"] |= {"dir": folder, "level": "INFO"}
-    values["properties"].setdefault("allow_compat_mode", True)
-    if strict:
-        values["properties"] |= {"allow_compat_mode": False}
-        values["properties"].pop("force_compat_mode", None)
-    if compat:
-        values["properties"] |= {"allow_compat_mode": True, "force_compat_mode": True}
-    return values
 
 
 def _require_modules_file() -> None:

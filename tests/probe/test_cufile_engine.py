@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gdsctl.errors import RefusedError
-from gdsctl.probe.cufile import private_configuration
+from gdsctl.probe.cufile_settings import CufileSettings, private_configuration
 from gdsctl.probe.libcufile import PerGpu, level3
 from gdsctl.probe.target import create
 from tests.oracle import oracle
@@ -126,7 +126,28 @@ def test_the_private_configuration_keeps_the_nodes_keys() -> None:
     assert strict["properties"]["allow_compat_mode"] is False
     assert "force_compat_mode" not in strict["properties"]
     assert open_["profile"] == {"nvtx": True, "cufile_stats": 3}
+    forced = private_configuration({"properties": {"allow_compat_mode": False}}, "/x", strict=False, compat=True)
+    assert forced["properties"] == {"allow_compat_mode": True, "force_compat_mode": True}
     assert node == {"properties": {"use_pci_p2pdma": True, "force_compat_mode": True}, "profile": {"nvtx": True}}
+
+
+def test_the_settings_of_a_run_are_gone_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    settings = CufileSettings({}, strict=True)
+    (folder,) = tmp_path.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert settings.environment["CUFILE_ENV_PATH_JSON"] == str(folder / "cufile.json")
+    assert settings.environment["CUFILE_FORCE_COMPAT_MODE"] is None
+    assert json.loads((folder / "cufile.json").read_text())["logging"] == {"dir": str(folder), "level": "INFO"}
+    assert settings.compat_allowed is False
+    assert settings.log_lines() == ()
+    (folder / "cufile.log").write_text(
+        " 01-02-2026 03:04:05:6 [pid=1 tid=1] ERROR  cufio:1 it broke\n"
+        " 01-02-2026 03:04:05:7 [pid=1 tid=1] INFO  cufio:2 fine\n"
+    )
+    assert settings.log_lines() == ("ERROR it broke",)
+    settings.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_statistics_are_laid_out_as_in_cufile_h() -> None:

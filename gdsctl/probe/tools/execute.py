@@ -37,26 +37,25 @@ def execute(
     command: Sequence[str],
     *,
     limit_s: float,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str | None] | None = None,
     descriptors: Sequence[int] = (),
-    directory: str | None = None,
 ) -> Ended:
     """Call it from a thread that lives as long as the program may: the kernel ends it with that thread.
 
-    `environment`: on top of ours; `descriptors`: it inherits, by their numbers. Raises RefusedError where it cannot be
+    `environment`: on top of ours, None to remove; `descriptors`: it inherits, by their numbers. Raises RefusedError where it cannot be
     started or is not done within `limit_s`; its process group is gone however this ends.
     """
     began = time.monotonic()
     parent = os.getpid()
+    merged: dict[str, str | None] = {**os.environ, "LC_ALL": "C", **(environment or {})}
     try:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C", **(environment or {})},
+            env={name: value for name, value in merged.items() if value is not None},
             pass_fds=descriptors,
-            cwd=directory,
             start_new_session=True,
             preexec_fn=lambda: _tie(parent),  # noqa: PLW1509 -- two system calls, no lock
         )

@@ -43,7 +43,7 @@ class Prepared(NamedTuple):
     version: str | None
     place: Place
     descriptors: tuple[int, ...]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str | None]
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -91,11 +91,11 @@ class Prepared(NamedTuple):
 
 @contextlib.contextmanager
 def prepared(
-    name: str, mode: str | None, work: Work, folder: str, *, environment: Mapping[str, str] | None = None
+    name: str, mode: str | None, work: Work, folder: str, *, environment: Mapping[str, str | None] | None = None
 ) -> Iterator[Prepared]:
     """The tool, with a file in `folder` that holds what it is to read; gone when the block ends, however it ends.
 
-    `mode`: one of the tool's, None for its usual one; `environment`: on top of ours, such as CUFILE_ENV_PATH_JSON. Where
+    `mode`: one of the tool's, None for its usual one; `environment`: on top of ours, such as CufileSettings.environment. Where
     the file needs a name, for libcufile or because the tool gives it one, SIGKILL leaves a folder `.gdsctl-probe-*`.
     Raises UndecidedError where the tool, or this mode of it, is not here, UsageError for what it cannot do, RefusedError
     where the system refuses, ToolError where the tool fails.
@@ -176,7 +176,7 @@ def _lay_out(path: str, work: Work) -> None:
 
 
 def _execute(
-    command: tuple[str, ...], *, limit_s: float, environment: Mapping[str, str], descriptors: tuple[int, ...]
+    command: tuple[str, ...], *, limit_s: float, environment: Mapping[str, str | None], descriptors: tuple[int, ...]
 ) -> Ended:
     ended = execute(command, limit_s=limit_s, environment=environment, descriptors=descriptors)
     if ended.code:
