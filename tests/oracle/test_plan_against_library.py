@@ -9,6 +9,7 @@ import pytest
 
 from gdsctl import emit
 from gdsctl.assess.assessment import assess
+from gdsctl.model.devices import Backing, LnetNi, Mount
 from gdsctl.model.node import Node
 from gdsctl.plan.cufile import Style
 from gdsctl.plan.desired import plan
@@ -39,10 +40,30 @@ def nodes() -> dict[str, Node]:
         msgspec.structs.replace(kv, target=target, backing=msgspec.structs.replace(kv.backing, nics=(own[address],)))
         for target, address in (("/dev/shm", "172.16.1.41"), ("/vast/2 '\"\\ünï", "172.16.1.42"))
     )
+    clients = [
+        Mount(
+            target=target,
+            source=f"172.16.9.9@{net}:/fs" if kind == "lustre" else "fs",
+            fstype=kind,
+            options=("rw",),
+            backing=msgspec.convert({"kind": kind, "nics": [own[address]], "transport": "rdma"}, Backing),
+        )
+        for target, kind, net, address in (
+            ("/dev/shm", "lustre", "o2ib", "172.16.1.41"),
+            ("/vast/2 '\"\\ünï", "lustre", "o2ib1", "172.16.1.42"),
+            ("/weka", "wekafs", "", "172.16.1.41"),
+            ("/gpfs", "gpfs", "", "172.16.1.42"),
+            ("/beegfs", "beegfs", "", "172.16.1.42"),
+        )
+    ]
+    lnet = tuple(
+        LnetNi(nid=f"{address}@{net}", net=net) for address, net in (("172.16.1.41", "o2ib"), ("172.16.1.42", "o2ib1"))
+    )
     grace = local(arch="aarch64", hook="stock", gpu="NVIDIA GH200 480GB")
     return {
         "hgx": hgx,
         "hgx, a table by mount": changed(hgx, mounts=halves),
+        "hgx, clients of its network": changed(hgx, mounts=tuple(clients), lnet=lnet),
         "raid": example("pcie-nvme-raid").node,
         "unpatched": example("nvme-unpatched").node,
         "vm": example("vm-flattened").node,
