@@ -11,7 +11,7 @@ from gdsctl.probe.engine import Job, Lane, OneAtATime, Uncounted
 
 class BounceEngine(Uncounted):
     name = "bounce"
-    how = "preadv/pwritev and cuMemcpy through page-locked memory"
+    how = "preadv/pwritev and cuMemcpyAsync through page-locked memory, a stream a thread"
     queues = False
     why_no_queue = "each thread copies its own block"
 

@@ -26,7 +26,8 @@ class Reading(Record, frozen=True, kw_only=True):
     `device_bytes`: of the block device under the file system; `member_bytes`: of the drives under that one, together;
     `nfs_direct_bytes`: moved by O_DIRECT on this mount; `nfs_server_bytes`: exchanged with the server; `nic_bytes`: in
     this direction through the mount's NICs; `nvfs_blocks`: reads or writes that nvidia-fs carried out, only where it
-    counts them; `nvfs_maps`: buffers that it mapped, always counted; `cached_bytes`: of the files, in the page cache;
+    counts them; `nvfs_maps`: buffers that it mapped, always counted; `cached_bytes`: of the files, in the page cache, and
+    `resident_bytes` the same, always absolute; `dirtied_bytes`: written into the page cache, on the whole machine;
     `busy_ms`, `queued_ms`: of the block device, the time with any request and that of all requests together.
     """
 
@@ -38,6 +39,8 @@ class Reading(Record, frozen=True, kw_only=True):
     nvfs_blocks: int | None = None
     nvfs_maps: int | None = None
     cached_bytes: int | None = None
+    resident_bytes: int | None = None
+    dirtied_bytes: int | None = None
     busy_ms: int | None = None
     queued_ms: int | None = None
 
@@ -49,6 +52,7 @@ class Reading(Record, frozen=True, kw_only=True):
             added[name] = now - then if now is not None and then is not None and now >= then else None
         if self.cached_bytes is not None and before.cached_bytes is not None:
             added["cached_bytes"] = max(0, self.cached_bytes - before.cached_bytes)  # pages may leave the cache, too
+        added["resident_bytes"] = self.resident_bytes
         return Reading(**added)
 
     def with_cache(self, cached: int | None) -> Reading:
@@ -72,13 +76,14 @@ class Counters:
         self._direction = direction
         self._device = f"/sys/dev/block/{device[0]}:{device[1]}"
         self._mount = mount
-        self._members = _members(blocks, mount)
+        self._members = _members(blocks, mount) or self._btrfs_devices()
         self._nics = mount.backing.nics if mount is not None else ()
 
     def read(self, *files: tuple[int, int]) -> Reading:
         """`files`: descriptor and size of those whose place in the page cache is wanted."""
         nfs = self._nfs()
         nvfs = self._nvidia_fs()
+        resident = _total([cached_bytes(descriptor, size) for descriptor, size in files])
         return Reading(
             device_bytes=self._disk(f"{self._device}/stat"),
             member_bytes=_total([self._disk(f"/sys/class/block/{name}/stat") for name in self._members]),
@@ -87,7 +92,9 @@ class Counters:
             nic_bytes=_total([self._nic(device) for device in self._nics]),
             nvfs_blocks=nvfs[0],
             nvfs_maps=nvfs[1],
-            cached_bytes=_total([cached_bytes(descriptor, size) for descriptor, size in files]),
+            cached_bytes=resident,
+            resident_bytes=resident,
+            dirtied_bytes=self._dirtied() if self._direction == "write" else None,
             busy_ms=self._field(9),
             queued_ms=self._field(10),
         )
@@ -117,6 +124,24 @@ class Counters:
         text = (self._text(path) or "").strip()
         return int(text) if text.isdecimal() else None
 
+    def _btrfs_devices(self) -> tuple[str, ...]:
+        """Of a btrfs, whose files are on a device number of no block device (Linux, fs/btrfs/sysfs.c: devices)."""
+        if self._mount is None or self._mount.fstype != "btrfs" or self._mount.device is None:
+            return ()
+        for uuid in _names(self._source, "/sys/fs/btrfs"):
+            devices = _names(self._source, f"/sys/fs/btrfs/{uuid}/devices")
+            if self._mount.device in devices:
+                return devices
+        return ()
+
+    def _dirtied(self) -> int | None:
+        """nr_dirtied: pages that became dirty since the boot; direct I/O makes none. Linux, mm/page-writeback.c."""
+        for line in (self._text("/proc/vmstat") or "").split("\n"):
+            name, _, number = line.partition(" ")
+            if name == "nr_dirtied" and number.isdecimal():
+                return int(number) * mmap.PAGESIZE
+        return None
+
     def _nfs(self) -> tuple[int | None, int | None]:
         if self._mount is None or not self._mount.fstype.startswith("nfs"):
             return None, None
@@ -133,6 +158,11 @@ class Counters:
             return None, None
         row = stats.reads if self._direction == "read" else stats.writes
         return (row["ok"] if stats.io_stats_enabled else None), stats.bar1_map["n"]
+
+
+def _names(source: Source, folder: str) -> tuple[str, ...]:
+    names = source.names(folder)
+    return names if got(names) else ()
 
 
 def _column(stat: str | None, column: int) -> int | None:

@@ -25,6 +25,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuMemHostUnregister": (ctypes.c_void_p,),
     "cuMemcpyHtoD_v2": (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t),
     "cuMemcpyDtoH_v2": (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t),
+    "cuMemcpyHtoDAsync_v2": (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p),
+    "cuMemcpyDtoHAsync_v2": (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p),
     "cuStreamCreate": (ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint),
     "cuStreamSynchronize": (ctypes.c_void_p,),
     "cuStreamQuery": (ctypes.c_void_p,),
@@ -112,16 +114,18 @@ class Cuda:
 class GpuBuffer:
     """Memory on the current GPU, and host memory of the same size to fill and compare it from.
 
-    `pinned`: the host memory is page-locked, as a bounce buffer has to be to be worth comparing with.
+    `pinned`: the host memory is page-locked and copied in a stream of its own, as a bounce buffer has to be to be worth
+    comparing with: copies in the default stream wait for those of every other thread.
     """
 
     def __init__(self, cuda: Cuda, size_bytes: int, *, pinned: bool) -> None:
         self._cuda = cuda
         self._size = size_bytes
         self.host = HostBuffer(size_bytes)
-        self._pinned = pinned
+        self._stream: ctypes.c_void_p | None = None
         if pinned:
             cuda.call("cuMemHostRegister_v2", self.host.address(), size_bytes, 0)
+            self._stream = cuda.new_stream()
         device = ctypes.c_uint64()
         cuda.call("cuMemAlloc_v2", ctypes.byref(device), size_bytes)
         self.device = device.value
@@ -129,23 +133,33 @@ class GpuBuffer:
     def load(self, content: bytearray) -> None:
         self.host.load(content)
         self.push()
-        self._cuda.call("cuCtxSynchronize")  # a copy from pageable memory may still be under way when it returns
+        if self._stream is None:
+            self._cuda.call("cuCtxSynchronize")  # a copy from pageable memory may be under way when it returns
 
     def address(self) -> int:
         self.pull()
         return self.host.address()
 
     def push(self) -> None:
-        """Host to GPU."""
-        self._cuda.call("cuMemcpyHtoD_v2", self.device, self.host.address(), self._size)
+        """Host to GPU. Raises RefusedError, or OSError where the copy itself fails."""
+        if self._stream is None:
+            self._cuda.call("cuMemcpyHtoD_v2", self.device, self.host.address(), self._size)
+        else:
+            self._cuda.call("cuMemcpyHtoDAsync_v2", self.device, self.host.address(), self._size, self._stream)
+            self._cuda.wait_for(self._stream)
 
     def pull(self) -> None:
-        """GPU to host."""
-        self._cuda.call("cuMemcpyDtoH_v2", self.host.address(), self.device, self._size)
+        """GPU to host. Raises as `push` does."""
+        if self._stream is None:
+            self._cuda.call("cuMemcpyDtoH_v2", self.host.address(), self.device, self._size)
+        else:
+            self._cuda.call("cuMemcpyDtoHAsync_v2", self.host.address(), self.device, self._size, self._stream)
+            self._cuda.wait_for(self._stream)
 
     def close(self) -> None:
         self._cuda.call("cuMemFree_v2", self.device)
-        if self._pinned:
+        if self._stream is not None:
+            self._cuda.end_stream(self._stream)
             self._cuda.call("cuMemHostUnregister", self.host.address())
 
 

@@ -129,10 +129,11 @@ def _workers(works: Sequence[Work]) -> Iterator[list[_Worker]]:
 
 
 @contextlib.contextmanager
-def keeper(clean: Callable[[], None]) -> Iterator[None]:
+def keeper(clean: Callable[[], None]) -> Iterator[Callable[[], None]]:
     """Does `clean` when the block ends, in a process that outlives SIGKILL of this one and of its workers.
 
-    It waits for the end of a pipe that they all hold open. Raises RefusedError where it cannot be started.
+    It waits for the end of a pipe that they all hold open. Given is what tells it that there is nothing to clean. Raises
+    RefusedError where it cannot be started.
     """
     reading, writing = os.pipe()
     try:
@@ -144,8 +145,13 @@ def keeper(clean: Callable[[], None]) -> Iterator[None]:
     if not process:
         _keep(reading, writing, clean)
     os.close(reading)
+
+    def nothing_to_clean() -> None:
+        with contextlib.suppress(BrokenPipeError):  # somebody killed it
+            os.write(writing, b"x")
+
     try:
-        yield
+        yield nothing_to_clean
     finally:
         os.close(writing)
         _wait_for(process, _CLEAN_PATIENCE_S)
@@ -160,8 +166,8 @@ def _keep(reading: int, writing: int, clean: Callable[[], None]) -> None:
         os.close(writing)
         for stream in (0, 1, 2):  # whoever reads our output to its end does not wait for this one
             os.dup2(os.open(os.devnull, os.O_RDWR), stream)
-        os.read(reading, 1)
-        clean()
+        if not os.read(reading, 1):
+            clean()
     finally:
         os._exit(0)
 

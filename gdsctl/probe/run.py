@@ -151,7 +151,7 @@ def run(
     Raises RefusedError for the first block that the system does not move, and where none moves for `patience_s`.
     """
     timing = _Timing(seconds, ramp_seconds, patience_s + 2 * max(job.every_ns for job in jobs) / 1e9)
-    if engine.forks and len(jobs) > 1:
+    if engine.forks:  # even one thread alone: a process with a thread that the kernel does not let go of cannot end
         return _forked(engine, jobs, orders, timing, progress)
     return _threads(engine, jobs, orders, timing, _Hooks(progress, _look_every_s(progress)))
 

@@ -12,10 +12,12 @@ import errno
 import os
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterator
 
 from gdsctl.errors import GdsctlError, RefusedError, UsageError
 from gdsctl.probe.deadline import PATIENCE_S, within
+from gdsctl.probe.processes import keeper
 from gdsctl.probe.sizes import words
 from gdsctl.record import Record
 
@@ -175,30 +177,37 @@ def create(folder: str, introduce: Introduce | None = None) -> tuple[int, str]:
             if error.errno not in _NO_TMPFILE:
                 raise
     path = os.path.join(folder, f".gdsctl-probe-{secrets.token_hex(8)}")
-    try:
-        # A server may make the file and yet refuse O_DIRECT, so the name goes whatever open says; but not one that was
-        # there before: O_EXCL, which follows no link either. (O_NOFOLLOW would stay set on the open file, and
-        # cuFileHandleRegister refuses such flags, 5019.)
-        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise
-    except OSError as error:
-        _forget(path)
-        raise no_direct(folder, error) from error
-    try:
-        if introduce is not None:
-            introduce(descriptor)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    finally:
-        _forget(path)
+    with keeper(lambda: _forget(path, again=True)) as nothing_to_clean:
+        try:
+            # A server may make the file and yet refuse O_DIRECT, so the name goes whatever open says; but not one that
+            # was there before: O_EXCL, which follows no link either. (O_NOFOLLOW would stay set on the open file, and
+            # cuFileHandleRegister refuses such flags, 5019.)
+            descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            nothing_to_clean()
+            raise
+        except OSError as error:
+            _forget(path)
+            nothing_to_clean()
+            raise no_direct(folder, error) from error
+        try:
+            if introduce is not None:
+                introduce(descriptor)
+            _forget(path)
+            nothing_to_clean()
+        except BaseException:
+            os.close(descriptor)
+            raise
     return descriptor, "own file, unlinked as soon as it was open"
 
 
-def _forget(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+def _forget(path: str, *, again: bool = False) -> None:
+    """`again`: look a second time, for a server may make the file after the process that asked for it was killed."""
+    for pause in (0.0, 0.2, 1.0) if again else (0.0,):
+        time.sleep(pause)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+            return
 
 
 def no_direct(path: str, error: OSError) -> GdsctlError:

@@ -18,7 +18,7 @@ Confidence = Literal["certain", "likely", "unknown"]
 # A file system reads and writes a little for itself; other processes use the same devices and ports.
 _CACHE_UNTOUCHED, _CACHE_USED = 0.01, 0.05
 _ALL, _MUCH_MORE = 0.98, 1.5
-_CONTRADICTS = 0.9
+_CONTRADICTS, _HARDLY_BY_CHANCE = 0.9, 1.1
 
 
 class PathEvidence(Record, frozen=True, kw_only=True):
@@ -92,6 +92,28 @@ class Observed(Record, frozen=True, kw_only=True):
         return blocks / self.blocks if blocks is not None and self.blocks else None
 
 
+def _dirtied(seen: Observed, low: float) -> bool:
+    """Were so many of the bytes written into the page cache, which may have been emptied again? NFS counts for itself."""
+    counters = seen.counters
+    return (
+        seen.direction == "write"
+        and counters.nfs_direct_bytes is None
+        and counters.dirtied_bytes is not None
+        and counters.dirtied_bytes >= low * seen.bytes > 0
+    )
+
+
+def _from_cache(seen: Observed) -> bool:
+    """Reads that the storage did not see, of a file that stands in the page cache."""
+    resident = seen.counters.resident_bytes
+    return (
+        seen.direction == "read"
+        and resident is not None
+        and resident >= _CACHE_USED * seen.distinct_bytes
+        and _storage_between(seen, 0, _CONTRADICTS)
+    )
+
+
 def _untouched(seen: Observed) -> bool:
     return seen.cached is not None and seen.cached < _CACHE_UNTOUCHED
 
@@ -158,6 +180,13 @@ TABLE: tuple[Row, ...] = (
         "the library counts direct blocks, yet the file came to stand in the page cache: a part went through it",
     ),
     Row(
+        "host-read-from-cache",
+        lambda o: o.host and _from_cache(o),
+        "mixed",
+        "certain",
+        "O_DIRECT was asked for, but the storage did not move all bytes, and the file stands in the page cache",
+    ),
+    Row(
         "storage-did-not-move",
         lambda o: not _through_cache(o) and _storage_between(o, 0, _CONTRADICTS),
         "unknown",
@@ -178,6 +207,31 @@ TABLE: tuple[Row, ...] = (
         "mixed",
         "certain",
         "the file is not open with O_DIRECT, so the page cache is in the way",
+    ),
+    Row(
+        "host-written-through-cache",
+        lambda o: o.host and _dirtied(o, _CONTRADICTS) and not _dirtied(o, _HARDLY_BY_CHANCE),
+        "mixed",
+        "likely",
+        "as many bytes became dirty in the page cache as were written: the file system served O_DIRECT buffered and then"
+        " dropped the pages (or others wrote just as much)",
+    ),
+    Row(
+        "host-cache-of-others",
+        lambda o: o.host and _dirtied(o, _HARDLY_BY_CHANCE),
+        "unknown",
+        "unknown",
+        "others wrote so much into the page cache that these bytes could be among it; a larger --size tells them apart",
+    ),
+    Row(
+        "host-busy-cache",
+        lambda o: (
+            o.host and _untouched(o) and _dirtied(o, _CACHE_USED) and _storage_between(o, _CONTRADICTS, _INFINITE)
+        ),
+        "host-direct",
+        "likely",
+        "the page cache stayed empty of the file, and the storage moved the bytes; what became dirty in it meanwhile may be"
+        " others' or a part of these",
     ),
     Row(
         "host-proven",
@@ -398,6 +452,9 @@ def told(seen: Observed) -> tuple[PathEvidence, ...]:
         says = {True: "untouched", False: "went through it"}.get(_untouched(seen) or not _through_cache(seen), "")
         value = f"{words(counters.cached_bytes or 0)} of {words(seen.distinct_bytes)}"
         add("page cache holds of the file", value, "mincore(2)", says)
+    if seen.host and counters.dirtied_bytes is not None:
+        says = "a buffered write would be in it" if not _dirtied(seen, _CACHE_USED) else "through it, or others' writes"
+        add("page cache dirtied", share(counters.dirtied_bytes), "/proc/vmstat nr_dirtied", says)
     if seen.host:
         says = "direct I/O was asked for, which is no proof" if seen.direct else "not direct"
         add("O_DIRECT on the open file", "set" if seen.direct else "not set", "fcntl(F_GETFL)", says)

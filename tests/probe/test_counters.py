@@ -77,6 +77,21 @@ def test_the_drives_below_an_array(tmp_path: Path) -> None:
     assert found.member_bytes == 2 * 2048 * 512
 
 
+def test_the_drives_of_a_btrfs(tmp_path: Path) -> None:
+    """Its files are on device 0:N; /sys/fs/btrfs has a link for each drive."""
+    files = {f"sys/class/block/nvme{n}n1/stat": STAT for n in (0, 1)}
+    files |= {f"sys/fs/btrfs/8c5e/devices/nvme{n}n1": "" for n in (0, 1)}
+    files |= {"sys/fs/btrfs/features/mixed_groups": "0\n", "sys/fs/btrfs/0aaa/devices/sda": ""}
+    mount = Mount(target="/b", device="nvme1n1", fstype="btrfs")
+    assert Counters(tree(tmp_path, files), "write", device=(0, 44), mount=mount).read().member_bytes == 2 * 4096 * 512
+
+
+def test_pages_dirtied(tmp_path: Path) -> None:
+    source = tree(tmp_path, {"proc/vmstat": "nr_dirty 7\nnr_dirtied 1000\nnr_written 5\n"})
+    assert Counters(source, "write", device=(259, 1)).read().dirtied_bytes == 1000 * os.sysconf("SC_PAGE_SIZE")
+    assert Counters(source, "read", device=(259, 1)).read().dirtied_bytes is None
+
+
 def test_nfs_per_mount() -> None:
     """nfs_iostat.h: normal read, normal written, direct read, direct written, server read, server written."""
     assert nfs_bytes(MOUNTSTATS, "/kv", "read") == (3000, 50000)

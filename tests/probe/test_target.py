@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,32 @@ def test_a_name_that_is_taken_is_left_alone(folder: Path, monkeypatch: pytest.Mo
     with pytest.raises(FileExistsError):
         target.create(str(folder))
     assert taken.read_text() == "precious"
+
+
+@pytest.mark.parametrize("moment", ["before open", "after open"])
+def test_killed_while_the_file_has_a_name(tmp_path: Path, moment: str) -> None:
+    """Where there is no O_TMPFILE (NFS, overlayfs) the name lives for a moment, in which SIGKILL may come."""
+    process = os.fork()
+    if not process:
+        real = os.open
+
+        def killed(path: str, flags: int, mode: int = 0o777) -> int:
+            if path == str(tmp_path):
+                raise OSError(errno.EOPNOTSUPP, "")
+            if "gdsctl-probe" in path:
+                if moment == "after open":
+                    real(path, flags, mode)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(path, flags, mode)
+
+        os.open = killed  # type: ignore[assignment] # in this child only
+        target.create(str(tmp_path))
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+    until = time.monotonic() + 5
+    while os.listdir(tmp_path) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("writes", [True, False])

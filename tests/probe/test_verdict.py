@@ -19,7 +19,7 @@ def seen(engine: str = "posix", counters: dict[str, Any] | None = None, **more: 
     """1000 blocks of 1 MiB were read, each of another part of the file."""
     return Observed(
         engine=engine,  # type: ignore[arg-type] # literals, spelled in the table below
-        direction="read",
+        direction=more.pop("direction", "read"),
         bytes=more.pop("bytes", BYTES),
         blocks=BLOCKS,
         distinct_bytes=BYTES,
@@ -55,12 +55,36 @@ CASES: dict[str, tuple[Observed, str, str]] = {
         "mixed",
         "likely",
     ),
+    # ext4 with data=journal, read again: the whole file was in the page cache before, so none of it came to stand there.
+    "host-read-from-cache": (
+        seen(counters={**EMPTY_CACHE, "resident_bytes": BYTES, "device_bytes": 0}),
+        "mixed",
+        "certain",
+    ),
     # 1000 MiB came, the disk gave 400, the page cache has none: something in between is not known.
     "storage-did-not-move": (seen(counters={**EMPTY_CACHE, "device_bytes": 400 * MIB}), "unknown", "unknown"),
     # A tmpfs, or ext4 with data=journal: O_DIRECT was accepted and ignored.
     "host-buffered": (seen(counters={"cached_bytes": BYTES}), "mixed", "certain"),
     # The flag is not on the open file.
     "host-not-direct": (seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, direct=False), "mixed", "certain"),
+    # ext3 filling a hole: written into the page cache, flushed, and dropped from it; mincore sees none of that.
+    "host-written-through-cache": (
+        seen(counters={**EMPTY_CACHE, "device_bytes": BYTES, "dirtied_bytes": BYTES}, direction="write"),
+        "mixed",
+        "likely",
+    ),
+    # Twice as much became dirty: these bytes and others', or others' alone.
+    "host-cache-of-others": (
+        seen(counters={**EMPTY_CACHE, "device_bytes": BYTES, "dirtied_bytes": 2 * BYTES}, direction="write"),
+        "unknown",
+        "unknown",
+    ),
+    # A tenth of it may be another process's.
+    "host-busy-cache": (
+        seen(counters={**EMPTY_CACHE, "device_bytes": BYTES, "dirtied_bytes": BYTES // 10}, direction="write"),
+        "host-direct",
+        "likely",
+    ),
     # The one proof: no page, and as many bytes from the device.
     "host-proven": (seen(counters={**EMPTY_CACHE, "device_bytes": BYTES + MIB}), "host-direct", "certain"),
     # Three times the bytes: others use the disk, which takes the exactness from the proof.
