@@ -105,14 +105,6 @@ def test_auto_takes_cufile_where_it_can(probe: Any) -> None:
 
 
 @pytest.mark.oracle
-def test_compat_mode_forced(probe: Any) -> None:
-    code, found, said = probe("--engine", "compat", "--size", "1M", "--bs", "64k")
-    assert code == 0, said
-    assert (found["engine"], found["path_taken"]["verdict"]) == ("compat", "compat")
-    assert found["carried_by"].endswith("synchronous calls, registered buffers, compat mode forced")
-
-
-@pytest.mark.oracle
 def test_bounce_goes_through_the_gpus_memory(probe: Any) -> None:
     code, found, said = probe("--engine", "bounce", "--rw", "write", "--size", "2M", "--bs", "64k", "--verify")
     assert code == 0, said
