@@ -16,7 +16,20 @@ from gdsctl.probe.cufile_settings import STATS_LEVEL, CufileSettings
 from gdsctl.probe.cufile_stream import StreamQueue
 from gdsctl.probe.deadline import within
 from gdsctl.probe.engine import CufileCounts, Direction, Job, Lane, OneAtATime
-from gdsctl.probe.libcufile import CALLS, MAX_GPUS, OPAQUE_FD, Api, Descr, Error, Handle, Level1, failed, level3, load
+from gdsctl.probe.libcufile import (
+    CALLS,
+    MAX_GPUS,
+    OPAQUE_FD,
+    Api,
+    Descr,
+    Error,
+    Handle,
+    Level1,
+    failed,
+    level3,
+    load,
+    named,
+)
 from gdsctl.probe.queued import Queue, QueuedLane, one_by_one
 
 _OPEN_PATIENCE_S = 120.0  # it looks at all PCI functions, and opens RDMA devices
@@ -99,7 +112,7 @@ class CufileEngine:
         result = getattr(self.library, name)(*arguments)
         if result.err:
             cuda = f", CUDA error {result.cu_err}" if result.cu_err else ""
-            what = f"{name}: cuFile error {result.err}{cuda}{self._said()}"
+            what = f"{name}: {named(result.err)}{cuda}{self._said()}"
             if self.strict:
                 raise NotDirectError(f"not the path demanded; compat mode forbidden, libcufile refuses: {what}")
             raise RefusedError(what)

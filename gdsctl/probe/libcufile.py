@@ -8,6 +8,7 @@ import os
 import sysconfig
 from typing import Any, Literal, Protocol
 
+from gdsctl.data import cufile_errors
 from gdsctl.errors import UndecidedError
 
 Api = Literal["sync", "batch", "stream"]
@@ -20,6 +21,7 @@ COMPLETE = 0x10  # CUFILE_COMPLETE
 UNFINISHED = {0x4: "CUFILE_INVALID", 0x8: "CUFILE_CANCELED", 0x20: "CUFILE_TIMEOUT", 0x40: "CUFILE_FAILED"}
 FIXED, PAGE_ALIGNED = 1 | 2 | 4, 8  # CU_FILE_STREAM_FIXED_*, CU_FILE_STREAM_PAGE_ALIGNED_INPUTS
 MAX_GPUS = 16
+_BASE = 5000  # CUFILEOP_BASE_ERR
 
 
 class Error(ctypes.Structure):
@@ -202,8 +204,12 @@ def _declare(library: Any, signatures: dict[str, tuple[Any, tuple[Any, ...]]]) -
 
 
 def failed(result: int) -> OSError:
-    """A result below zero: -1 is the system's error, in errno; what lies below -5000 is cuFile's own."""
-    if result == -1:
-        code = ctypes.get_errno()
-        return OSError(code, os.strerror(code))
-    return OSError(-result, f"cuFile error {-result}" if result < -5000 else os.strerror(-result))
+    """A result below zero: the code with its sign changed; -1 says that errno tells, which may hold such a code, too."""
+    code = ctypes.get_errno() if result == -1 else -result
+    return OSError(code, named(code) if code > _BASE else os.strerror(code))
+
+
+def named(code: int) -> str:
+    """`cuFile error 5030, INTERNAL_ERROR`."""
+    row = cufile_errors.error(str(code))
+    return f"cuFile error {code}" + (f", {row.name}" if row is not None else "")

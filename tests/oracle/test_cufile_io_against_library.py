@@ -59,7 +59,7 @@ def test_a_batch_mixes_reads_and_writes(libcufile: Libcufile, tmp_path: Path) ->
 def test_a_batch_larger_than_io_batchsize(installed: Libcufile, tmp_path: Path) -> None:
     found, _ = carry(installed.path, tmp_path, api="batch", iodepth=129, threads=1, runs=["read"])
     (run,) = found["runs"]
-    assert run["error"].startswith("cuFileBatchIOSetUp: cuFile error 5022")
+    assert run["error"].startswith("cuFileBatchIOSetUp: cuFile error 5022, INVALID_VALUE; cufile.log: ERROR ")
     assert run["error"].endswith("Invalid max number of ios for Batch setup: 129 max allowed: 128")
 
 

@@ -93,7 +93,9 @@ def test_a_direct_route_demanded_forbids_compat_mode(probe: Any) -> None:
     """The strong test: without nvidia-fs and without compat mode the library does not open at all."""
     code, found, said = probe("--require-path", "nvidia-fs", "--size", "1M")
     assert (code, found) == (1, None)
-    assert "compat mode forbidden, libcufile refuses: cuFileDriverOpen: cuFile error 5001" in said
+    assert (
+        "compat mode forbidden, libcufile refuses: cuFileDriverOpen: cuFile error 5001, DRIVER_NOT_INITIALIZED" in said
+    )
     assert said.count("\n") == 1
 
 

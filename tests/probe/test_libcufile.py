@@ -202,6 +202,9 @@ def test_a_library_without_the_calls(built: Callable[..., str], api: libcufile.A
 
 def test_what_a_result_below_zero_means() -> None:
     assert str(libcufile.failed(-5)) == "[Errno 5] Input/output error"
-    assert str(libcufile.failed(-5035)) == "[Errno 5035] cuFile error 5035"
+    assert str(libcufile.failed(-5035)) == "[Errno 5035] cuFile error 5035, BATCH_SUBMIT_FAILED"
+    assert str(libcufile.failed(-5999)) == "[Errno 5999] cuFile error 5999"
     ctypes.set_errno(28)
     assert str(libcufile.failed(-1)) == "[Errno 28] No space left on device"
+    ctypes.set_errno(5019)  # libcufile 1.20 writing to a file that is open for reading only
+    assert str(libcufile.failed(-1)) == "[Errno 5019] cuFile error 5019, INVALID_FILE_OPEN_FLAG"
