@@ -28,6 +28,8 @@ class Machine(NamedTuple):
     kernel: str = "6.1"
     append: str = ""
     cpu: str = ""
+    mem_mib: int = 2048
+    timeout_s: int = 900
 
 
 def _set_acs(word: str) -> str:
@@ -89,6 +91,29 @@ lspci -D -vvv -nn >/ctl/out/undone.txt
     "p2pdma-zen": Machine("p2pmem", _P2PDMA, iommu="on", kernel="trixie-bpo", cpu="family=25"),
 }
 
+_SERVED = "nfs3-tcp nfs3-rdma nfs4-tcp nfs4-rdma nvmeof-tcp nvmeof-rdma"
+_LOCAL = "xfs ext4 ext4-journal ext3 btrfs btrfs-nodatacow btrfs-compress f2fs tmpfs 9p"
+_STACKED = "overlay raid0 raid1 dm-linear dm-crypt loop loop-direct"
+
+
+def _probe(script: str, kernel: str = "6.1") -> Machine:
+    return Machine("drives", script, kernel=kernel, mem_mib=3072, timeout_s=2400)
+
+
+# `gdsctl probe` on real file systems, and while they fail. Twenty minutes each under emulation.
+PROBES = {
+    "probe-local": _probe(f"probing paths {_LOCAL}"),
+    "probe-stacked": _probe(f"probing paths {_STACKED}"),
+    "probe-served": _probe(f"probing paths {_SERVED}"),
+    "probe-new": _probe(
+        "probing paths xfs ext3 ext4-journal btrfs btrfs-compress tmpfs overlay raid0 nvmeof-loop nfs4-rdma",
+        "trixie-bpo",
+    ),
+    "probe-faults": _probe("probing faults"),
+    "probe-kills": _probe("probing kills xfs 50; probing kills nfs4-tcp 50; probing kills nfs3-rdma 20"),
+    "probe-ratios": _probe("probing ratios xfs 3"),
+}
+
 
 def missing() -> str | None:
     """Why no machine can be booted here; None where it can."""
@@ -106,13 +131,14 @@ def missing() -> str | None:
 
 def boot(name: str, out: Path) -> None:
     """Boot the machine, run its script, leave results in `out`. Raises AssertionError where the guest fails."""
-    machine = MACHINES[name]
+    machine = (MACHINES | PROBES)[name]
     python = Path(sys.executable)
     home = Path(os.path.realpath(python)).parents[1]
     command = f"""set -e
 {_OPEN}
 GDSCTL="{python} -m gdsctl"
 export PYTHONPATH={ROOT} PYTHONDONTWRITEBYTECODE=1
+probing() {{ {python} -m tests.vm.guest.probing "$@"; }}
 examine() {{ {python} {GUEST.removeprefix("/host")}/examine.py "$@"; }}
 {machine.script}"""
     binds = [argument for path in dict.fromkeys((home, Path(sys.prefix), ROOT)) for argument in ("--bind", str(path))]
@@ -123,7 +149,8 @@ examine() {{ {python} {GUEST.removeprefix("/host")}/examine.py "$@"; }}
         "--append": machine.append,
         "--cpu": machine.cpu,
         "--out": str(out),
-        "--timeout": os.environ.get("GDSVM_TIMEOUT", "900"),
+        "--mem": str(machine.mem_mib),
+        "--timeout": os.environ.get("GDSVM_TIMEOUT", str(machine.timeout_s)),
     }
     arguments = [word for option in options.items() for word in option]
     for _ in range(2):  # under load an emulated guest now and then sleeps for ever before its first process

@@ -16,7 +16,7 @@ mirror=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sou
 [ -n "$mirror" ] || { echo "setup.sh: no Debian mirror in /etc/apt" >&2; exit 1; }
 kernels=("$@"); [ $# -gt 0 ] || kernels=(6.1)
 host_packages=(qemu-system-x86 mmdebstrap kmod cpio xz-utils zstd e2fsprogs python3 gcc-12 make)
-guest_packages=kmod,udev,iproute2,iputils-ping,pciutils,nvme-cli,rdma-core,ibverbs-providers,ibverbs-utils,rdmacm-utils,nfs-kernel-server,nfs-common,hwloc-nox,fio,mdadm,xfsprogs,e2fsprogs,procps,ethtool,numactl,util-linux,python3,python3-pyudev
+guest_packages=kmod,udev,iproute2,iputils-ping,pciutils,nvme-cli,rdma-core,ibverbs-providers,ibverbs-utils,rdmacm-utils,nfs-kernel-server,nfs-common,hwloc-nox,fio,mdadm,xfsprogs,e2fsprogs,btrfs-progs,f2fs-tools,dmsetup,procps,ethtool,numactl,util-linux,python3,python3-pyudev
 mkdir -p "$cache/kernels"
 say() { echo "setup.sh: $* ($SECONDS s)"; }
 
@@ -138,13 +138,14 @@ if [ ! -e "$cache/busybox" ]; then
     cp "$d/bin/busybox" "$cache/busybox"; rm -r "$d"
 fi
 
-if [ ! -e "$cache/root.img" ]; then
+if [ ! -e "$cache/root.img" ] || [ "$(cat "$cache/root.packages" 2>/dev/null)" != "$guest_packages" ]; then
     d=$(mktemp -d)
     mmdebstrap --quiet --variant=minbase --include="$guest_packages" \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/man/*' \
         bookworm "$d/root" $mirror
     mke2fs -q -t ext4 -L gdsroot -d "$d/root" "$cache/root.img.new" 1G >/dev/null
     mv "$cache/root.img.new" "$cache/root.img"; rm -r "$d"
+    echo "$guest_packages" >"$cache/root.packages"
     say "root disk"
 fi
 

@@ -186,4 +186,11 @@ def p2pmem(t: Topology) -> None:
     t.nvme(t.root_port(other), "P2PG")
 
 
-ALL = {f.__name__: f for f in (bare, switches, switches_acs, p2pmem, flat, far, cascade, multipath)}
+def drives(t: Topology) -> None:
+    """Storage to move bytes on: four disks below root ports and a NIC."""
+    for serial in ("PLAIN", "RAIDA", "RAIDB", "SERVED"):
+        t.nvme(t.root_port(), serial, mib=1024)
+    t.nic(t.root_port())
+
+
+ALL = {f.__name__: f for f in (bare, switches, switches_acs, p2pmem, flat, far, cascade, multipath, drives)}
