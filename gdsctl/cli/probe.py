@@ -24,6 +24,20 @@ class EngineName(str, Enum):
     posix = "posix"
     cufile = "cufile"
     bounce = "bounce"
+    compat = "compat"
+    fio = "fio"
+    gdsio = "gdsio"
+    elbencho = "elbencho"
+    nixlbench = "nixlbench"
+
+
+_PROGRAMS = (EngineName.fio, EngineName.gdsio, EngineName.elbencho, EngineName.nixlbench)
+
+
+class CufileApi(str, Enum):
+    sync = "sync"
+    batch = "batch"
+    stream = "stream"
 
 
 class Rw(str, Enum):
@@ -53,7 +67,10 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         str, typer.Argument(metavar="DIR_OR_FILE", help="A directory gets a file of its own; a file is only read.")
     ],
     engine: Annotated[
-        EngineName, typer.Option(help="auto: cufile, else bounce, else posix (host memory).")
+        EngineName,
+        typer.Option(
+            help="auto: cufile, else bounce, else posix (host memory). fio and so on: programs, if installed."
+        ),
     ] = EngineName.auto,
     rw: Annotated[Rw, typer.Option(help="What to do, and in which order; rw and randrw mix both.")] = Rw.read,
     mix: Annotated[int, typer.Option(metavar="PERCENT", help="Of the blocks of rw and randrw are read.")] = 50,
@@ -85,6 +102,16 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     numa: Annotated[
         str, typer.Option(metavar="N|auto|off", help="NUMA node of the threads; auto: that of their GPU.")
     ] = "auto",
+    cufile_api: Annotated[
+        CufileApi, typer.Option("--cufile-api", help="How cuFile is called; batch and stream keep --iodepth.")
+    ] = CufileApi.sync,
+    unregistered: Annotated[
+        bool, typer.Option("--unregistered", help="cuFile without registered buffers: through its own.")
+    ] = False,
+    tool_mode: Annotated[
+        Optional[str],
+        typer.Option(metavar="NAME", help="Of fio its ioengine, of gdsio its -x, ...", show_default=False),
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Write a pattern and compare each block with it.")] = False,
     require_path: Annotated[
         Optional[RouteWanted],
@@ -162,6 +189,8 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         raise UsageError("--sessions, --rounds, --model and --chunk-tokens go with --workload kv-cache")
     if (chunk_tokens is not None) > (model is not None):
         raise UsageError("--chunk-tokens goes with --model")
+    if tool_mode is not None and engine not in _PROGRAMS:
+        raise UsageError(f"--tool-mode is of other programs, and --engine {engine.value} is none")
     request = Request(
         path=path,
         engine=engine.value,
@@ -181,6 +210,9 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         repeat=repeat,
         gpus=None if gpu == "all" else _numbers("--gpu", gpu, "or all"),
         numa=numa,
+        api=cufile_api.value,
+        registered=not unregistered,
+        tool_mode=tool_mode,
         verify=verify,
         allow_existing=allow_existing,
         destroys=i_know_this_destroys_data,
@@ -193,10 +225,12 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     check(request)
     with _progress() as progress:
         source = LiveSource()
-        if workload is None:
-            from gdsctl.probe.probe import probe as run
-        else:
+        if workload is not None:
             from gdsctl.probe.kv_cache import probe as run
+        elif engine in _PROGRAMS:
+            from gdsctl.probe.by_tool import probe as run
+        else:
+            from gdsctl.probe.probe import probe as run
         report = run(request, source, pipeline.inspect(source), progress=progress)
     if compare:
         report = _with_comparison(request, report, [engine.value for engine in compare])

@@ -135,7 +135,12 @@ class Counters:
         return ()
 
     def _dirtied(self) -> int | None:
-        """nr_dirtied: pages that became dirty since the boot; direct I/O makes none. Linux, mm/page-writeback.c."""
+        """nr_dirtied: pages that became dirty since the boot; direct I/O makes none. Linux, mm/page-writeback.c.
+
+        Not told above a loop device, which itself writes its file through the page cache (Linux, drivers/block/loop.c).
+        """
+        if any(name.startswith("loop") for name in self._members) or _names(self._source, f"{self._device}/loop"):
+            return None
         for line in (self._text("/proc/vmstat") or "").split("\n"):
             name, _, number = line.partition(" ")
             if name == "nr_dirtied" and number.isdecimal():

@@ -13,8 +13,6 @@ import msgspec
 from gdsctl.model.devices import Mount
 from gdsctl.model.judgement import Route
 from gdsctl.model.node import Report
-from gdsctl.probe.choose import Chosen
-from gdsctl.probe.engine import Direction, Engine
 from gdsctl.probe.histogram import Histogram
 from gdsctl.probe.limiter import Limiter
 from gdsctl.probe.report import (
@@ -29,51 +27,58 @@ from gdsctl.probe.report import (
     Verified,
 )
 from gdsctl.probe.request import Case, Request
-from gdsctl.probe.run import Timed
-from gdsctl.probe.target import Target
 from gdsctl.probe.verdict import PathTaken
 from gdsctl.record import Record
-from gdsctl.source.base import Source
 
 _STEADY_SECONDS = 3
 _MUCH_MORE = 1.15
-_MOST_LOG_LINES = 5
 
 
-class Setting(Record, frozen=True, kw_only=True):
-    """What all runs of a probe share. `cpus`: for each GPU, or for host memory, what its threads are bound to."""
+class Carrier(Record, frozen=True, kw_only=True):
+    """What moved the blocks of all runs, and from or to where. `gpus`: by the CUDA driver's index; `addresses`: theirs;
+    `cpus`: for each GPU, or for host memory, what its threads are bound to.
+    """
 
     request: Request
-    chosen: Chosen
-    targets: tuple[Target, ...]
-    source: Source
+    engine: str
+    because: str
+    how: str
+    file: str
     node: Report
     mount: Mount | None
-    cpus: tuple[tuple[int, ...], ...]
+    gpus: tuple[int, ...] = ()
+    addresses: tuple[str, ...] = ()
+    cpus: tuple[tuple[int, ...], ...] = ((),)
 
 
 class Figures(Record, frozen=True, kw_only=True):
-    """One run."""
+    """One run. `read`, `write`: the sides of a mixed one; `cpu_seconds`: with all that belongs to the engine."""
 
     case: Case
-    timed: Timed
+    bytes: int
+    blocks: int
+    seconds: float
+    cpu_seconds: float
     latency: Latency
     taken: PathTaken
     limiter: Limiter
-    fsync_seconds: float | None
-    verified: Verified | None
+    series_gbs: tuple[float, ...] = ()
+    read: SideRow | None = None
+    write: SideRow | None = None
+    fsync_seconds: float | None = None
+    verified: Verified | None = None
 
     @property
     def gbs(self) -> float:
-        return self.timed.bytes / self.timed.seconds / 1e9
+        return self.bytes / self.seconds / 1e9
 
     @property
     def iops(self) -> float:
-        return round(self.timed.blocks / self.timed.seconds, 1)
+        return round(self.blocks / self.seconds, 1)
 
     @property
     def cpu_seconds_per_gb(self) -> float:
-        return round(self.timed.cpu_seconds / self.timed.bytes * 1e9, 4)
+        return round(self.cpu_seconds / self.bytes * 1e9, 4)
 
 
 def latency(histogram: Histogram) -> Latency:
@@ -93,8 +98,8 @@ def latency(histogram: Histogram) -> Latency:
     )
 
 
-def stability(timed: Timed) -> Stability:
-    series = timed.series_gbs
+def stability(series: tuple[float, ...]) -> Stability:
+    """`series`: GB/s in each whole second."""
     mean = statistics.fmean(series) if series else 0.0
     spread = statistics.stdev(series) / mean if len(series) >= _STEADY_SECONDS and mean else None
     return Stability(series_gbs=series, coefficient_of_variation=None if spread is None else round(spread, 4))
@@ -130,22 +135,20 @@ def predicted(
     )
 
 
-def report(setting: Setting, found: Sequence[Sequence[Figures]]) -> ProbeReport:
-    """`found`: of each case its runs."""
-    request, chosen, node, mount = setting.request, setting.chosen, setting.node, setting.mount
+def report(carrier: Carrier, found: Sequence[Sequence[Figures]], notes: Sequence[str]) -> ProbeReport:
+    """`found`: of each case its runs; `notes`: the engine's own."""
+    request, node, mount = carrier.request, carrier.node, carrier.mount
     medians = _saturated([_median(runs) for runs in found])
     best = max(medians, key=lambda figures: figures.gbs)
     runs = found[medians.index(best)]
     bad = next((one.verified for some in found for one in some if one.verified and not one.verified.ok), None)
     return ProbeReport(
         tool=node.tool,
-        engine=chosen.engine.name,
-        engine_because=chosen.because,
-        carried_by=chosen.engine.how,
+        engine=carrier.engine,
+        engine_because=carrier.because,
+        carried_by=carrier.how,
         path=request.path,
-        file=setting.targets[0].named
-        if request.files == 1
-        else f"{request.files} files, each {setting.targets[0].named}",
+        file=carrier.file,
         direct={"mixed": False, "compat": False, "unknown": None}.get(best.taken.verdict, True),
         rw=request.rw,
         block_bytes=best.case.block_bytes,
@@ -153,28 +156,28 @@ def report(setting: Setting, found: Sequence[Sequence[Figures]]) -> ProbeReport:
         iodepth=best.case.iodepth,
         files=request.files,
         rate_gbs=request.rate_bytes / 1e9 if request.rate_bytes else None,
-        gpus=chosen.gpus,
-        numa_cpus=setting.cpus if any(setting.cpus) else (),
-        bytes=best.timed.bytes,
-        seconds=round(best.timed.seconds, 6),
+        gpus=carrier.gpus,
+        numa_cpus=carrier.cpus if any(carrier.cpus) else (),
+        bytes=best.bytes,
+        seconds=round(best.seconds, 6),
         throughput_gbs=round(best.gbs, 4),
         iops=best.iops,
         latency_us=best.latency,
         cpu_seconds_per_gb=best.cpu_seconds_per_gb,
-        read=_side(best, "read") if request.mixed else None,
-        write=_side(best, "write") if request.mixed else None,
+        read=best.read,
+        write=best.write,
         repeats=tuple(map(_repeat, runs)) if request.repeat > 1 else (),
         spread=_spread(runs),
         fsync_seconds=best.fsync_seconds,
-        stability=stability(best.timed),
+        stability=stability(best.series_gbs),
         verify=bad or best.verified,
         path_taken=best.taken,
-        prediction=predicted(node, mount, chosen.addresses, best.gbs, to_gpu=bool(chosen.gpus)),
+        prediction=predicted(node, mount, carrier.addresses, best.gbs, to_gpu=bool(carrier.gpus)),
         limiter=best.limiter,
         sweep=tuple(_sweep_row(one, _spread(some)) for one, some in zip(medians, found, strict=True))
         if request.sweeps
         else (),
-        notes=_notes(request, chosen.engine, best),
+        notes=(*_notes(request, best), *notes),
         environment=environment(node, mount),
     )
 
@@ -211,17 +214,6 @@ def _saturated(found: Sequence[Figures]) -> list[Figures]:
     return [judged(figures) for figures in found]
 
 
-def _side(figures: Figures, direction: Direction) -> SideRow:
-    latencies, timed = figures.timed.sides[direction].latencies, figures.timed
-    moved = latencies.total * timed.block_bytes
-    return SideRow(
-        bytes=moved,
-        throughput_gbs=round(moved / timed.seconds / 1e9, 4),
-        iops=round(latencies.total / timed.seconds, 1),
-        latency_us=latency(latencies),
-    )
-
-
 def _repeat(figures: Figures) -> RepeatRow:
     return RepeatRow(
         throughput_gbs=round(figures.gbs, 4),
@@ -251,31 +243,28 @@ def _sweep_row(figures: Figures, spread: Spread | None) -> SweepRow:
         block_bytes=figures.case.block_bytes,
         threads=figures.case.threads,
         iodepth=figures.case.iodepth,
-        bytes=figures.timed.bytes,
-        seconds=round(figures.timed.seconds, 6),
+        bytes=figures.bytes,
+        seconds=round(figures.seconds, 6),
         throughput_gbs=round(figures.gbs, 4),
         iops=figures.iops,
         latency_us=figures.latency,
         cpu_seconds_per_gb=figures.cpu_seconds_per_gb,
-        stability=stability(figures.timed),
+        stability=stability(figures.series_gbs),
         path_taken=figures.taken,
         limiter=figures.limiter,
         spread=spread,
     )
 
 
-def _notes(request: Request, engine: Engine, best: Figures) -> tuple[str, ...]:
+def _notes(request: Request, best: Figures) -> tuple[str, ...]:
     """What a reader of the figures has to know."""
     notes = []
-    if max(request.iodepth) > 1 and not engine.queues:
-        notes.append(f"--iodepth is kept by as many more threads: {engine.why_no_queue}")
     if request.verify:
         notes.append("the figures include filling and comparing each block; latencies do not")
     if request.rate_bytes is not None:
         notes.append("latencies count from when a block began, not from when it was due at the rate asked for")
-    if best.timed.seconds < 1:
+    if best.seconds < 1:
         notes.append("less than a second of data: the throughput is not steady; give more --size or a --duration")
-    notes.extend(f"cufile.log: {line}" for line in engine.log_lines()[:_MOST_LOG_LINES])
     return tuple(notes)
 
 

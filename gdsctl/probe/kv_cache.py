@@ -10,8 +10,6 @@ import contextlib
 import functools
 import itertools
 import os
-import secrets
-import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,12 +21,11 @@ from gdsctl.probe.engine import Direction, Job, OneAtATime, Uncounted
 from gdsctl.probe.figures import environment, latency, mount_of, predicted, stability
 from gdsctl.probe.offsets import order
 from gdsctl.probe.posix import HostBuffer
-from gdsctl.probe.processes import keeper
 from gdsctl.probe.report import ProbeReport, RequestRow
 from gdsctl.probe.request import Request, check, require_memory
 from gdsctl.probe.run import Progress, Timed, run
 from gdsctl.probe.sizes import words
-from gdsctl.probe.target import no_direct, refused, require_space
+from gdsctl.probe.target import no_direct, own_folder, require_space
 from gdsctl.probe.verdict import Observed, judge
 from gdsctl.source.base import Source
 
@@ -148,7 +145,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         iops=round(timed.bytes / shape.chunk_bytes / timed.seconds, 1),
         latency_us=last.latency_us,
         cpu_seconds_per_gb=round(timed.cpu_seconds / timed.bytes * 1e9, 4),
-        stability=stability(timed),
+        stability=stability(timed.series_gbs),
         path_taken=taken,
         prediction=predicted(node, mount, (), last.throughput_gbs, to_gpu=False),
         requests=tuple(rows),
@@ -191,16 +188,11 @@ def _row(operation: str, threads: int, timed: Timed) -> RequestRow:
 
 @contextlib.contextmanager
 def _folder(path: str, size_bytes: int) -> Iterator[str]:
-    """A folder of our own inside `path`, gone with all that is in it however the block or this process ends."""
+    """A folder of our own, on a file system that does direct I/O and has the room."""
     if not within(path, lambda: os.path.isdir(path)):
         raise UsageError(f"{path}: the workload kv-cache needs a directory")
     within(path, lambda: require_space(path, size_bytes))
-    folder = os.path.join(path, f".gdsctl-probe-{secrets.token_hex(8)}")
-    with keeper(lambda: shutil.rmtree(folder, ignore_errors=True)):
-        try:
-            within(path, lambda: os.mkdir(folder, 0o700))
-        except OSError as error:
-            raise refused(path, error) from error
+    with own_folder(path) as folder:
         try:
             os.close(os.open(os.path.join(folder, "direct"), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_DIRECT, 0o600))
         except OSError as error:

@@ -16,12 +16,12 @@ from gdsctl.model.node import Report
 from gdsctl.probe import choose
 from gdsctl.probe.counters import Counters, Reading
 from gdsctl.probe.engine import Direction, Engine, Job
-from gdsctl.probe.figures import Figures, Setting, latency, mount_of, predicted, report
+from gdsctl.probe.figures import Carrier, Figures, latency, mount_of, predicted, report
 from gdsctl.probe.limiter import Held, Limiter, limiter
 from gdsctl.probe.offsets import order, regions
 from gdsctl.probe.pinning import cpus, numa_node
 from gdsctl.probe.posix import PosixEngine
-from gdsctl.probe.report import ProbeReport, Verified
+from gdsctl.probe.report import ProbeReport, SideRow, Verified
 from gdsctl.probe.request import SWEEP_SECONDS, Case, Request, check
 from gdsctl.probe.run import Progress, Timed, flush, run
 from gdsctl.probe.target import Target, opened
@@ -29,6 +29,19 @@ from gdsctl.probe.verdict import Observed, joined, judge
 from gdsctl.source.base import Source
 
 _LAYOUT_BLOCK = 1 << 20
+_MOST_LOG_LINES = 5
+
+
+class _Setting(NamedTuple):
+    """What all runs share. `cpus`: for each GPU, or for host memory, what its threads are bound to."""
+
+    request: Request
+    chosen: choose.Chosen
+    targets: tuple[Target, ...]
+    source: Source
+    node: Report
+    mount: Mount | None
+    cpus: tuple[tuple[int, ...], ...]
 
 
 def probe(request: Request, source: Source, node: Report, *, progress: Progress | None = None) -> ProbeReport:
@@ -37,7 +50,13 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
     largest = max(case.block_bytes for case in request.cases)
     with contextlib.ExitStack() as stack:
         chosen = choose.engine(
-            request.engine, node, iodepth=max(request.iodepth), gpus=request.gpus, strict=request.strict
+            request.engine,
+            node,
+            iodepth=max(request.iodepth),
+            gpus=request.gpus,
+            strict=request.strict,
+            api=request.api,
+            registered=request.registered,
         )
         stack.callback(chosen.engine.close)
         targets = stack.enter_context(
@@ -52,7 +71,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
                 introduce=chosen.engine.introduce,
             )
         )
-        setting = Setting(
+        setting = _Setting(
             request=request,
             chosen=chosen,
             targets=targets,
@@ -64,7 +83,31 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         if targets[0].blank and request.reads:
             for target in targets:
                 lay_out(target, request, progress)
-        return report(setting, [_repeated(setting, case, progress) for case in request.cases])
+        found = [_repeated(setting, case, progress) for case in request.cases]
+        return report(_carrier(setting), found, _notes(setting))
+
+
+def _carrier(setting: _Setting) -> Carrier:
+    chosen, named = setting.chosen, setting.targets[0].named
+    return Carrier(
+        request=setting.request,
+        engine=chosen.engine.name,
+        because=chosen.because,
+        how=chosen.engine.how,
+        file=named if len(setting.targets) == 1 else f"{len(setting.targets)} files, each {named}",
+        node=setting.node,
+        mount=setting.mount,
+        gpus=chosen.gpus,
+        addresses=chosen.addresses,
+        cpus=setting.cpus,
+    )
+
+
+def _notes(setting: _Setting) -> list[str]:
+    engine, notes = setting.chosen.engine, []
+    if max(setting.request.iodepth) > 1 and not engine.queues:
+        notes.append(f"--iodepth is kept by as many more threads: {engine.why_no_queue}")
+    return [*notes, *(f"cufile.log: {line}" for line in engine.log_lines()[:_MOST_LOG_LINES])]
 
 
 def lay_out(target: Target, request: Request, progress: Progress | None) -> None:
@@ -83,7 +126,7 @@ def lay_out(target: Target, request: Request, progress: Progress | None) -> None
     flush(target.descriptor, target.path)
 
 
-def _repeated(setting: Setting, case: Case, progress: Progress | None) -> tuple[Figures, ...]:
+def _repeated(setting: _Setting, case: Case, progress: Progress | None) -> tuple[Figures, ...]:
     """The runs of one case; those after a mismatch are left out."""
     found: list[Figures] = []
     for _ in range(setting.request.repeat):
@@ -100,7 +143,7 @@ class _Lanes(NamedTuple):
     depth: int
 
 
-def _lanes(setting: Setting, case: Case) -> _Lanes:
+def _lanes(setting: _Setting, case: Case) -> _Lanes:
     """Threads are dealt to the files, then to the GPUs, in turn; each has its own part of its file."""
     request, engine, gpus = setting.request, setting.chosen.engine, setting.chosen.gpus
     threads, depth = case.threads, case.iodepth
@@ -134,7 +177,7 @@ def _lanes(setting: Setting, case: Case) -> _Lanes:
     return _Lanes(tuple(jobs), tuple(orders), depth)
 
 
-def _measure(setting: Setting, case: Case, progress: Progress | None) -> Figures:
+def _measure(setting: _Setting, case: Case, progress: Progress | None) -> Figures:
     request, engine, mount = setting.request, setting.chosen.engine, setting.mount
     lanes = _lanes(setting, case)
     if request.warmup_seconds:
@@ -163,10 +206,17 @@ def _measure(setting: Setting, case: Case, progress: Progress | None) -> Figures
     if not timed.blocks:
         raise RefusedError("not one block was moved in the time given; give more --duration")
     seen = {direction: _observed(setting, timed, direction, added[direction]) for direction in request.directions}
+    sides = {direction: _side(timed, direction) for direction in request.directions} if request.mixed else {}
     return Figures(
         case=case,
-        timed=timed,
+        bytes=timed.bytes,
+        blocks=timed.blocks,
+        seconds=timed.seconds,
+        cpu_seconds=timed.cpu_seconds,
         latency=latency(timed.latencies),
+        series_gbs=timed.series_gbs,
+        read=sides.get("read"),
+        write=sides.get("write"),
         taken=joined({direction: judge(one) for direction, one in seen.items() if one.blocks or len(seen) == 1}),
         limiter=_limiter(setting, lanes, timed, next(iter(added.values()))),
         fsync_seconds=fsync_seconds,
@@ -174,7 +224,18 @@ def _measure(setting: Setting, case: Case, progress: Progress | None) -> Figures
     )
 
 
-def _observed(setting: Setting, timed: Timed, direction: Direction, added: Reading) -> Observed:
+def _side(timed: Timed, direction: Direction) -> SideRow:
+    latencies = timed.sides[direction].latencies
+    moved = latencies.total * timed.block_bytes
+    return SideRow(
+        bytes=moved,
+        throughput_gbs=round(moved / timed.seconds / 1e9, 4),
+        iops=round(latencies.total / timed.seconds, 1),
+        latency_us=latency(latencies),
+    )
+
+
+def _observed(setting: _Setting, timed: Timed, direction: Direction, added: Reading) -> Observed:
     engine, gpus = setting.chosen.engine, setting.chosen.gpus
     moved = timed.sides[direction].moved_blocks
     size = sum(target.size_bytes for target in setting.targets)
@@ -193,7 +254,7 @@ def _observed(setting: Setting, timed: Timed, direction: Direction, added: Readi
     )
 
 
-def _limiter(setting: Setting, lanes: _Lanes, timed: Timed, added: Reading) -> Limiter:
+def _limiter(setting: _Setting, lanes: _Lanes, timed: Timed, added: Reading) -> Limiter:
     request, mount, chosen = setting.request, setting.mount, setting.chosen
     gbs = timed.bytes / timed.seconds / 1e9
     prediction = predicted(setting.node, mount, chosen.addresses, gbs, to_gpu=bool(chosen.gpus))

@@ -12,15 +12,18 @@ from gdsctl.record import Record
 
 
 class Latency(Record, frozen=True, kw_only=True):
-    """Microseconds from submitting a block to having it, of all threads together; within 0.4 %, min and max exact."""
+    """Microseconds from submitting a block to having it, of all threads together; within 0.4 %, min and max exact.
 
-    min: float
-    mean: float
-    p50: float
-    p90: float
-    p99: float
-    p99_9: float
-    max: float
+    None: another program moved the blocks, and does not tell.
+    """
+
+    min: float | None = None
+    mean: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+    p99_9: float | None = None
+    max: float | None = None
 
 
 class Verified(Record, frozen=True, kw_only=True):
@@ -66,8 +69,8 @@ class RepeatRow(Record, frozen=True, kw_only=True):
 
     throughput_gbs: float
     iops: float
-    p50_us: float
-    p99_us: float
+    p50_us: float | None
+    p99_us: float | None
     cpu_seconds_per_gb: float
     verdict: PathName
 

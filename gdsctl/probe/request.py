@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from gdsctl.errors import RefusedError, UsageError
 from gdsctl.probe.engine import Direction
+from gdsctl.probe.libcufile import Api
 from gdsctl.probe.posix import memory_bytes
 from gdsctl.probe.sizes import words
 from gdsctl.record import Record
@@ -35,7 +36,8 @@ class Case(NamedTuple):
 class Request(Record, frozen=True, kw_only=True):
     """`seconds` None: every block once; `rate_bytes`: a second, of all threads together; `gpus`: indices by the CUDA
     driver, empty for the first, None for all; `numa`: a node, `auto` or `off`; `destroys`: the block device given up;
-    `api`, `registered`: how cuFile is called; `sessions`, `rounds`: of the workload kv-cache, what the chunks are dealt
+    `api`, `registered`: how cuFile is called; `tool_mode`: of another
+    program, how it moves blocks; `sessions`, `rounds`: of the workload kv-cache, what the chunks are dealt
     to and how often each is retrieved.
     """
 
@@ -55,7 +57,8 @@ class Request(Record, frozen=True, kw_only=True):
     repeat: int = 1
     gpus: tuple[int, ...] | None = ()
     numa: str = "auto"
-    api: str = "sync"
+    api: Api = "sync"
+    tool_mode: str | None = None
     registered: bool = True
     verify: bool = False
     allow_existing: bool = False

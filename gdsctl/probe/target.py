@@ -11,6 +11,7 @@ import ctypes
 import errno
 import os
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -165,6 +166,18 @@ def _existing(path: str, wanted_bytes: int, block_bytes: int, *, given_up: bool)
         )
     finally:
         _close(descriptor)
+
+
+@contextlib.contextmanager
+def own_folder(path: str) -> Iterator[str]:
+    """A folder of our own inside `path`, gone with all that is in it however the block or this process ends."""
+    folder = os.path.join(path, f".gdsctl-probe-{secrets.token_hex(8)}")
+    with keeper(lambda: shutil.rmtree(folder, ignore_errors=True)):
+        try:
+            within(path, lambda: os.mkdir(folder, 0o700))
+        except OSError as error:
+            raise refused(path, error) from error
+        yield folder
 
 
 def create(folder: str, introduce: Introduce | None = None) -> tuple[int, str]:

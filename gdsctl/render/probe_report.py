@@ -103,10 +103,13 @@ def _fsync(report: ProbeReport) -> str:
 
 def _latency(latency: Latency) -> str:
     names = ("min", "p50", "p90", "p99", "p99_9", "max")
-    return "  ".join(f"{name.replace('_', '.')} {_us(getattr(latency, name))}" for name in names)
+    told = [name for name in names if getattr(latency, name) is not None]
+    return "  ".join(f"{name.replace('_', '.')} {_us(getattr(latency, name))}" for name in told) or "not told"
 
 
-def _us(microseconds: float) -> str:
+def _us(microseconds: float | None) -> str:
+    if microseconds is None:
+        return "-"
     for unit, size in (("us", 1), ("ms", 1_000)):
         if microseconds < 999.5 * size:
             return f"{microseconds / size:.3g} {unit}"
@@ -179,15 +182,15 @@ def _comparison(report: ProbeReport) -> RenderableType:
 
 
 def _compared(row: ComparisonRow) -> tuple[str, ...]:
-    def told(value: float | None, form: str = "{:.3f}") -> str:
-        return "" if value is None else form.format(value)
+    def told(value: float | None) -> str:
+        return "-" if value is None else f"{value:.3f}"
 
     return (
         safe(row.engine),
         told(row.throughput_gbs),
         told(row.cpu_seconds_per_gb),
-        "" if row.p50_us is None else _us(row.p50_us),
-        "" if row.p99_us is None else _us(row.p99_us),
+        _us(row.p50_us),
+        _us(row.p99_us),
         row.verdict or "",
         f"{row.ratio:.2f}",
     )

@@ -92,6 +92,12 @@ def test_pages_dirtied(tmp_path: Path) -> None:
     assert Counters(source, "read", device=(259, 1)).read().dirtied_bytes is None
 
 
+def test_pages_dirtied_by_a_loop_device_are_not_told(tmp_path: Path) -> None:
+    """It writes its file through the page cache, whatever was asked for above it."""
+    files = {"proc/vmstat": "nr_dirtied 1000\n", "sys/dev/block/7:0/loop/dio": "0\n"}
+    assert Counters(tree(tmp_path, files), "write", device=(7, 0)).read().dirtied_bytes is None
+
+
 def test_nfs_per_mount() -> None:
     """nfs_iostat.h: normal read, normal written, direct read, direct written, server read, server written."""
     assert nfs_bytes(MOUNTSTATS, "/kv", "read") == (3000, 50000)

@@ -343,10 +343,11 @@ def test_interrupted(folder: Path, number: signal.Signals) -> None:
 
 
 def _until_it_works(process: subprocess.Popen[str]) -> None:
-    """Until its transfers show: it holds a deleted file open, and has more threads than one."""
+    """Until its transfers show: it holds a deleted file open, and has a worker."""
     for _ in range(600):
         links = [os.path.realpath(f"/proc/{process.pid}/fd/{name}") for name in os.listdir(f"/proc/{process.pid}/fd")]
-        if any("(deleted)" in link for link in links) and len(os.listdir(f"/proc/{process.pid}/task")) > 1:
+        workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        if any("(deleted)" in link for link in links) and workers:
             return
         time.sleep(0.05)
     pytest.fail("the probe never began")

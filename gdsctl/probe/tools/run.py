@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -16,7 +14,7 @@ from gdsctl.probe.offsets import regions
 from gdsctl.probe.posix import PosixEngine
 from gdsctl.probe.run import flush
 from gdsctl.probe.run import run as transfer
-from gdsctl.probe.target import opened, refused, require_space
+from gdsctl.probe.target import opened, own_folder, refused, require_space
 from gdsctl.probe.tools.elbencho import Elbencho
 from gdsctl.probe.tools.execute import Ended, execute
 from gdsctl.probe.tools.fio import Fio
@@ -96,7 +94,7 @@ def prepared(
     """The tool, with a file in `folder` that holds what it is to read; gone when the block ends, however it ends.
 
     `mode`: one of the tool's, None for its usual one; `environment`: on top of ours, such as CufileSettings.environment. Where
-    the file needs a name, for libcufile or because the tool gives it one, SIGKILL leaves a folder `.gdsctl-probe-*`.
+    the file needs a name, for libcufile or because the tool gives it one, it lies in a folder of its own.
     Raises UndecidedError where the tool, or this mode of it, is not here, UsageError for what it cannot do, RefusedError
     where the system refuses, ToolError where the tool fails.
     """
@@ -144,14 +142,8 @@ def _nameless(folder: str, work: Work) -> Iterator[tuple[str, None, tuple[int, .
 def _folder(folder: str, work: Work) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """A folder of our own, and the path of a file in it that is not there yet."""
     within(folder, lambda: require_space(folder, work.size_bytes))
-    try:
-        private = within(folder, lambda: tempfile.mkdtemp(prefix=".gdsctl-probe-", dir=folder))
-    except OSError as error:
-        raise refused(folder, error) from error
-    try:
+    with own_folder(folder) as private:
         yield os.path.join(private, "file"), private, ()
-    finally:
-        within(private, lambda: shutil.rmtree(private, ignore_errors=True), 300.0)
 
 
 def _lay_out(path: str, work: Work) -> None:
