@@ -95,14 +95,14 @@ def host(reader: Reader) -> NvmeHost:
 
 
 def _fabrics(reader: Reader, name: str, place: str) -> dict[str, str | None]:
-    """Older kernels lack the attributes hostnqn and cntltype, so that their absence is no gap."""
+    """Older kernels lack the attributes hostnqn and cntrltype, so that their absence is no gap."""
     nqn = reader.value(f"{place}/subsysnqn") or None
     if nqn is None:
         reader.gap("nvme", "nqn", "absent", key=name, settle_with=f"cat {place}/subsysnqn")
     return {
         "nqn": nqn,
         "hostnqn": reader.value(f"{place}/hostnqn") or None,
-        "controller_type": reader.value(f"{place}/cntltype") or None,
+        "controller_type": reader.value(f"{place}/cntrltype") or None,
     }
 
 

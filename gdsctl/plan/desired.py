@@ -306,7 +306,7 @@ def _gains(now: Context, context: Context, outcome: _Outcome) -> bool:
     pairs = [r for r in outcome.after.routes if r.mount in targets and r.gpu in context.gpu_keys]
     return not pairs or any(
         route.route != "none"
-        and (route.route != "compat" or before.get((route.gpu, route.mount)) not in ("compat", "unknown"))
+        and (route.route != "compat" or before.get((route.gpu, route.mount)) not in ("compat", "unknown", None))
         for route in pairs
     )
 

@@ -15,6 +15,7 @@ from gdsctl.data.mount_advice import advice
 from gdsctl.model.devices import Backing, FstabEntry, Mount, Nic
 from gdsctl.model.shell import fstab_field, quoted
 from gdsctl.parse import lnet, nfs_options
+from gdsctl.plan import nvme_of
 from gdsctl.plan.context import Context, addresses
 from gdsctl.plan.identity import another
 from gdsctl.plan.intent import MountIntent
@@ -280,6 +281,8 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
             server=wish.source.partition(":/")[0],
         )
     elif row.backing == "block":
+        if nvme_of.another(context, wish):
+            return None  # a drive of this node has that number today
         device = wish.source.removeprefix("/dev/")
         backing = _block_backing(context, device)
         if wish.nvme_of is not None and not backing.nvme:  # not connected yet

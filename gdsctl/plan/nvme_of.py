@@ -84,12 +84,22 @@ def desire(context: Context) -> NvmeOfPlan:
         mount = mounted.get(wish.target)
         below = [c for c in context.view.controllers(mount) if c.transport == "rdma"] if mount is not None else []
         asked = wish.nvme_of
+        told += _numbered(context, wish)
         if asked is not None and (mount is None or any(controller.nqn == asked.nqn for controller in below)):
             _asked(context, wish, asked, found, told)
         else:
             for controller in below:
                 _standing(context, wish.target, controller, found, told)
     return NvmeOfPlan(connections=tuple(found), told=tuple(dict.fromkeys((*told, *_boots(context, found)))))
+
+
+def another(context: Context, wish: MountIntent) -> tuple[Nvme, ...]:
+    """Controllers that the source's device is behind today, of which none is the one that is to be connected."""
+    block = context.view.block((wish.source or "").removeprefix("/dev/"))
+    if wish.nvme_of is None or block is None:
+        return ()
+    found = tuple(nvme for name in block.members if (nvme := context.view.nvme(name)) is not None)
+    return () if any(nvme.nqn == wish.nvme_of.nqn for nvme in found) else found
 
 
 def at_boot(connection: Connection) -> tuple[str, ...]:
@@ -103,6 +113,19 @@ def at_boot(connection: Connection) -> tuple[str, ...]:
         f"grep -qxF -e {quoted(line)} {DISCOVERY} 2>/dev/null || {append}",
         f"systemctl enable {AUTOCONNECT}",
     )
+
+
+def _numbered(context: Context, wish: MountIntent) -> list[str]:
+    """Namespaces are numbered as they come."""
+    source = wish.source or ""
+    if wish.nvme_of is None or not re.fullmatch(r"/dev/nvme\d+n\d+(p\d+)?", source):
+        return []
+    taken = "".join(
+        f", today {nvme.name} ({nvme.transport}), so it is not mounted" for nvme in another(context, wish)[:1]
+    )
+    return [
+        f"{wish.target}: {source} can be another drive after each boot{taken}: name the source by UUID= or /dev/disk/by-id"
+    ]
 
 
 def _asked(context: Context, wish: MountIntent, asked: NvmeOf, found: list[Connection], told: list[str]) -> None:

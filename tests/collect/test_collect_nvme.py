@@ -141,7 +141,7 @@ def test_fabrics_tell_their_subsystem(machine: Machine) -> None:
         f"{place}/address": "traddr=192.0.2.9,trsvcid=4421,host_traddr=192.0.2.1\n",
         f"{place}/subsysnqn": "nqn.2024-01.org.example:kv\n",
         f"{place}/hostnqn": "nqn.2024-01.org.example:host\n",
-        f"{place}/cntltype": "io\n",
+        f"{place}/cntrltype": "io\n",
     }
     (found,) = nvme.collect(machine(files), ())
     assert (found.nqn, found.trsvcid, found.hostnqn, found.controller_type) == (
@@ -154,6 +154,15 @@ def test_fabrics_tell_their_subsystem(machine: Machine) -> None:
     reader = machine(files)
     assert nvme.collect(reader, ())[0].nqn is None
     assert [(gap.field, gap.settle_with) for gap in reader.gaps] == [("nqn", f"cat {place}/subsysnqn")]
+
+
+@pytest.mark.shared
+def test_a_captured_controller_over_soft_rdma(shared: Path) -> None:
+    """rdma-612: `nvme connect -t rdma` over rdma_rxe; the names stand in the capture's own files."""
+    reader = Reader(open_source(str(shared / "field" / "vm" / "rdma-612" / "root.tar.gz")))
+    (found,) = (controller for controller in nvme.collect(reader, ()) if controller.transport == "rdma")
+    assert (found.nqn, found.trsvcid, found.controller_type) == ("nqn.2024-01.lab.gds:disk1", "4420", "io")
+    assert (found.hostnqn or "").startswith("nqn.2014-08.org.nvmexpress:uuid:")
 
 
 def test_the_host_side_of_fabrics(machine: Machine, denied: OSError) -> None:

@@ -14,7 +14,7 @@ from gdsctl import emit
 from gdsctl.assess.assessment import assess
 from gdsctl.model.devices import Backing, Block, Mount, Nic, Nvme, NvmeHost
 from gdsctl.model.node import Node, Numa, NumaNode
-from gdsctl.model.software import NvfsHook
+from gdsctl.model.software import Iommu, NvfsHook
 from gdsctl.plan.desired import Plan, plan
 from gdsctl.plan.documents import Step
 from gdsctl.plan.intent import NvmeOf
@@ -248,6 +248,28 @@ def test_a_namespace_that_is_connected_and_not_mounted() -> None:
     found = made(changed(base, mounts=base.mounts[:1]))
     assert connecting(found) == []
     assert any(step.what.startswith("Mount /kv") for step in found.steps)
+
+
+def test_a_number_that_a_drive_of_the_node_has_is_not_mounted() -> None:
+    """/dev/nvme0n1 is the drive of this node that is mounted already."""
+    text = ASKED.replace("UUID=0a3407de-014b-458b-b5c1-848e92a327a3", "/dev/nvme0n1")
+    found = made(node(), text)
+    assert not any(step.what.startswith("Mount ") for step in found.steps)
+    assert len(connecting(found)) == 1
+    assert any("/dev/nvme0n1 can be another drive after each boot, today nvme0 (pcie)" in note for note in found.notes)
+    free = made(node(), ASKED.replace("UUID=0a3407de-014b-458b-b5c1-848e92a327a3", "/dev/nvme7n1"))
+    assert any(step.what.startswith("Mount /kv") for step in free.steps)
+    assert any("name the source by UUID=" in note for note in free.notes)
+
+
+def test_a_mount_that_stays_in_compat_mode_asks_for_no_boot() -> None:
+    """The mount is made, but no driver option or kernel argument for it: nothing of it would go direct."""
+    hooks = {
+        **node().nvfs_hooks,
+        "nvme_rdma": NvfsHook(state="stock", wanted_symbol="nvme_rdma_v1_register_nvfs_dma_ops"),
+    }
+    found = made(node(nvfs_hooks=hooks, iommu=Iommu(state="translated")))
+    assert [step.what.partition(" ")[0] for step in found.steps] == ["Connect", "Mount"]
 
 
 def test_another_subsystem_is_another_mount() -> None:
