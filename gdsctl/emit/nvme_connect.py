@@ -14,7 +14,7 @@ def applies(plan: Plan) -> bool:
 
 def emit(plan: Plan) -> Artifact:
     """Commands for root; what is connected already is a comment."""
-    lines: list[str] = []
+    lines = ["#!/bin/sh", comment("NVMe over RDMA: before the mounts that rest on it")]
     reasons: dict[str, str] = {}
     for connection in plan.nvme_of.connections:
         lines.append(comment(connection.why))
@@ -24,6 +24,6 @@ def emit(plan: Plan) -> Artifact:
         else:
             lines += [nvme_of.LOAD, *commands]
         reasons[str(len(lines))] = connection.why
-    if not lines:
-        lines = [comment("no mount of the plan rests on NVMe over RDMA")]
+    if not plan.nvme_of.connections:
+        lines[1:] = [comment("no mount of the plan rests on NVMe over RDMA")]
     return Artifact(path="nvme-connect.sh", content="\n".join(lines) + "\n", reasons=reasons)

@@ -200,6 +200,15 @@ def test_nvme_cli_takes_the_options() -> None:
     assert "option" not in said(step.commands[1])
 
 
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck here")
+def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "nvme-connect.sh"
+    for found in (made(node()), made(connected(), "mounts: [{target: /kv}]"), made(local())):
+        script.write_text(artifact(found))
+        ran = subprocess.run(["shellcheck", "--shell=sh", script], capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout
+
+
 def test_queues_are_held_against_the_cpus() -> None:
     """The kernel makes no more queues than it has CPUs online (Linux drivers/nvme/host/fabrics.c, nvmf_parse_options)."""
     text = ASKED.replace("}", ", nr_io_queues: 64}")
@@ -235,7 +244,7 @@ def test_what_is_connected_is_no_step() -> None:
         assert found.unmet == ()
         lines = artifact(found).splitlines()
         assert lines
-        assert all(line.startswith("# ") for line in lines)
+        assert all(line.startswith("#") for line in lines)
         assert any(
             f"nvme connect --transport=rdma --traddr=198.51.100.20 --trsvcid=4420 --host-traddr=198.51.100.7 --nqn={NQN}"
             in line
@@ -312,4 +321,4 @@ def test_the_hosts_own_name_is_left_to_nvme_cli() -> None:
 def test_a_plan_without_fabrics_has_nothing_to_say() -> None:
     found = made(local(), "mounts: [{target: /mnt/nvme}]")
     assert not emit.EMITTERS["nvme-connect"].applies(found)
-    assert artifact(found) == "# no mount of the plan rests on NVMe over RDMA\n"
+    assert artifact(found) == "#!/bin/sh\n# no mount of the plan rests on NVMe over RDMA\n"
