@@ -156,7 +156,7 @@ def _measure(setting: _Setting, case: Case, ready: Prepared) -> tuple[Figures, T
         blocks=told.blocks,
         seconds=told.seconds,
         cpu_seconds=cpu_seconds,
-        latency=_latency(told.sides[0]) if len(told.sides) == 1 else Latency(),
+        latency=told.sides[0].latency_us if len(told.sides) == 1 else Latency(),
         read=sides.get("read"),
         write=sides.get("write"),
         taken=joined({direction: judge(one) for direction, one in seen.items()}),
@@ -190,17 +190,12 @@ def _open(ready: Prepared) -> Iterator[tuple[tuple[int, int], ...]]:
         yield tuple(files)
 
 
-def _latency(side: Side) -> Latency:
-    told = side.latency_us
-    return Latency(**{name: getattr(told, name) for name in told.__struct_fields__})
-
-
 def _side(side: Side, seconds: float) -> SideRow:
     return SideRow(
         bytes=side.bytes,
         throughput_gbs=round(side.bytes / seconds / 1e9, 4),
         iops=round(side.blocks / seconds, 1),
-        latency_us=_latency(side),
+        latency_us=side.latency_us,
     )
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from gdsctl.errors import RefusedError, UsageError
-from gdsctl.probe.engine import Direction
 from gdsctl.probe.libcufile import Api
 from gdsctl.probe.posix import memory_bytes
 from gdsctl.probe.sizes import words
-from gdsctl.record import Record
-
-ReadWrite = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
+from gdsctl.probe.traffic import Traffic
 
 SWEEP = (4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20)
 """Block sizes of a sweep: what fio, gdsio and KV caches are commonly quoted at."""
@@ -33,7 +30,7 @@ class Case(NamedTuple):
     iodepth: int
 
 
-class Request(Record, frozen=True, kw_only=True):
+class Request(Traffic, frozen=True, kw_only=True):
     """`seconds` None: every block once; `rate_bytes`: a second, of all threads together; `gpus`: indices by the CUDA
     driver, empty for the first, None for all; `numa`: a node, `auto` or `off`; `destroys`: the block device given up;
     `api`, `registered`: how cuFile is called; `tool_mode`: of another
@@ -43,8 +40,6 @@ class Request(Record, frozen=True, kw_only=True):
 
     path: str
     engine: str = "auto"
-    rw: ReadWrite = "read"
-    read_percent: int = 50
     block_bytes: tuple[int, ...] = (1 << 20,)
     size_bytes: int = 1 << 30
     threads: tuple[int, ...] = (1,)
@@ -68,28 +63,6 @@ class Request(Record, frozen=True, kw_only=True):
     sessions: int | None = None
     rounds: int = 2
     seed: int = 0
-
-    @property
-    def directions(self) -> tuple[Direction, ...]:
-        if self.mixed:
-            return ("read", "write")
-        return ("read",) if self.rw.endswith("read") else ("write",)
-
-    @property
-    def mixed(self) -> bool:
-        return self.rw.endswith("rw")
-
-    @property
-    def reads(self) -> bool:
-        return "read" in self.directions
-
-    @property
-    def writes(self) -> bool:
-        return "write" in self.directions
-
-    @property
-    def shuffled(self) -> bool:
-        return self.rw.startswith("rand")
 
     @property
     def cases(self) -> tuple[Case, ...]:

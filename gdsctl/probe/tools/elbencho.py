@@ -10,7 +10,8 @@ import msgspec
 
 from gdsctl.errors import UsageError
 from gdsctl.probe.engine import Direction
-from gdsctl.probe.tools.tool import GivenAFile, Mode, Place, Side, Told, ToolError, ToolLatency, Work, find
+from gdsctl.probe.report import Latency
+from gdsctl.probe.tools.tool import GivenAFile, Mode, Place, Side, Told, ToolError, Work, find
 
 _RANGE = re.compile(r"([\d.]+)-([\d.]+)us")
 _PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99_9": 99.9}
@@ -83,7 +84,7 @@ class Elbencho(GivenAFile):
             direction=direction,
             bytes=moved,
             blocks=math.ceil(moved / work.block_bytes),
-            latency_us=ToolLatency(**known, **_percentiles(histogram, known["max"])),
+            latency_us=Latency(**known, **_percentiles(histogram, known["max"])),
         )
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from gdsctl.errors import UndecidedError, UsageError
+from gdsctl.probe.report import Latency
 from gdsctl.probe.tools.execute import execute
-from gdsctl.probe.tools.tool import GivenAFile, Mode, Place, Side, Told, ToolError, ToolLatency, Work, find
+from gdsctl.probe.tools.tool import GivenAFile, Mode, Place, Side, Told, ToolError, Work, find
 
 _HUGE_PAGE = 2 << 20
 """Where its buffers begin, so that a malloc that asks for huge pages gives whole ones: as our own engine has them."""
@@ -100,7 +101,7 @@ class Fio(GivenAFile):
         for ours, theirs in _PERCENTILES.items():  # the middle of a bucket may be beyond the greatest value in it
             value = times.get("percentile", {}).get(theirs)
             told[ours] = None if value is None else min(value, times["max"])
-        latency = ToolLatency(
+        latency = Latency(
             **{name: None if value is None else round(float(value) / 1e3, 3) for name, value in told.items()}
         )
         blocks = int(found["total_ios"])
@@ -108,5 +109,5 @@ class Fio(GivenAFile):
             direction=direction,
             bytes=int(found["io_bytes"]),
             blocks=blocks,
-            latency_us=latency if blocks else ToolLatency(),
+            latency_us=latency if blocks else Latency(),
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from gdsctl.errors import UsageError
+from gdsctl.probe.report import Latency
 from gdsctl.probe.tools.execute import execute
-from gdsctl.probe.tools.tool import Mode, Place, Side, Told, ToolError, ToolLatency, Work, find, last_line
+from gdsctl.probe.tools.tool import Mode, Place, Side, Told, ToolError, Work, find, last_line
 
 _PLACES = ("/usr/local/cuda*/gds/tools/gdsio", "/usr/local/gds/tools/gdsio")
 _LINE = re.compile(
@@ -92,7 +93,7 @@ class Gdsio:
             direction=work.directions[0],
             bytes=int(found["kib"]) * _KIB,
             blocks=int(found["ops"]),
-            latency_us=ToolLatency(mean=float(found["us"])),
+            latency_us=Latency(mean=float(found["us"])),
         )
         return Told(
             seconds=float(found["seconds"]), sides=(side,), notes=("gdsio tells the mean latency, no percentiles",)

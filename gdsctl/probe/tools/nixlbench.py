@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from gdsctl.errors import UsageError
-from gdsctl.probe.tools.tool import GivenAFile, Mode, Place, Side, Told, ToolError, ToolLatency, Work, find, last_line
+from gdsctl.probe.report import Latency
+from gdsctl.probe.tools.tool import GivenAFile, Mode, Place, Side, Told, ToolError, Work, find, last_line
 
 _PLACES = ("/usr/local/nixlbench/bin/nixlbench", "/opt/nixlbench/bin/nixlbench")
 _HEAD = "Block Size (B)"
@@ -76,7 +77,7 @@ class Nixlbench(GivenAFile):
         if not gbs:
             raise ToolError("nixlbench tells a throughput of 0")
         alone = work.iodepth == 1
-        latency = ToolLatency(mean=float(row["Avg Lat. (us)"]), p99=float(row["P99 Tx (us)"]) if alone else None)
+        latency = Latency(mean=float(row["Avg Lat. (us)"]), p99=float(row["P99 Tx (us)"]) if alone else None)
         side = Side(direction=work.directions[0], bytes=blocks * work.block_bytes, blocks=blocks, latency_us=latency)
         notes = [f"nixlbench moves the same {work.iodepth * work.threads} blocks over and over: a drive may keep them"]
         notes.append("bytes are those that were ordered, seconds what its throughput makes of them")

@@ -6,10 +6,12 @@ import glob
 import os
 import shutil
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from gdsctl.errors import GdsctlError, UndecidedError
 from gdsctl.probe.engine import Direction
+from gdsctl.probe.report import Latency
+from gdsctl.probe.traffic import Traffic
 from gdsctl.record import Record
 
 
@@ -31,13 +33,11 @@ class Mode(Record, frozen=True, kw_only=True):
     cufile: bool = False
 
 
-class Work(Record, frozen=True, kw_only=True):
+class Work(Traffic, frozen=True, kw_only=True):
     """What is to be moved. `size_bytes`: of all threads together; `seconds` None: every block once; `gpus`: by the CUDA
     driver's index; `registered`: buffers, where libcufile moves them.
     """
 
-    rw: Literal["read", "write", "randread", "randwrite", "rw", "randrw"] = "read"
-    read_percent: int = 50
     block_bytes: int = 1 << 20
     size_bytes: int = 1 << 30
     threads: int = 1
@@ -48,35 +48,9 @@ class Work(Record, frozen=True, kw_only=True):
     seed: int = 0
 
     @property
-    def directions(self) -> tuple[Direction, ...]:
-        if self.mixed:
-            return ("read", "write")
-        return ("read",) if self.rw.endswith("read") else ("write",)
-
-    @property
-    def mixed(self) -> bool:
-        return self.rw.endswith("rw")
-
-    @property
-    def shuffled(self) -> bool:
-        return self.rw.startswith("rand")
-
-    @property
     def each_bytes(self) -> int:
         """Of one thread, in whole blocks."""
         return self.size_bytes // self.threads // self.block_bytes * self.block_bytes
-
-
-class ToolLatency(Record, frozen=True, kw_only=True):
-    """Microseconds, as far as the tool tells."""
-
-    min: float | None = None
-    mean: float | None = None
-    p50: float | None = None
-    p90: float | None = None
-    p99: float | None = None
-    p99_9: float | None = None
-    max: float | None = None
 
 
 class Side(Record, frozen=True, kw_only=True):
@@ -85,7 +59,7 @@ class Side(Record, frozen=True, kw_only=True):
     direction: Direction
     bytes: int
     blocks: int
-    latency_us: ToolLatency = ToolLatency()
+    latency_us: Latency = Latency()
 
 
 class Told(Record, frozen=True, kw_only=True):

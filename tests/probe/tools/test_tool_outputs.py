@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdsctl.errors import UndecidedError, UsageError
+from gdsctl.probe.report import Latency
 from gdsctl.probe.tools.elbencho import Elbencho
 from gdsctl.probe.tools.fio import Fio
 from gdsctl.probe.tools.gdsio import Gdsio
 from gdsctl.probe.tools.nixlbench import Nixlbench
 from gdsctl.probe.tools.run import TOOLS
-from gdsctl.probe.tools.tool import Mode, Place, Tool, ToolError, ToolLatency, Work, mode_of
+from gdsctl.probe.tools.tool import Mode, Place, Tool, ToolError, Work, mode_of
 
 MIB = 1 << 20
 PLACE = Place(path="/mnt/x/.gdsctl-probe-1/file", folder="/mnt/x/.gdsctl-probe-1", results="/proc/self/fd/9")
@@ -42,7 +43,7 @@ def test_gdsio() -> None:
     told = Gdsio().parse(GDSIO, "", Work(rw="read"))
     (side,) = told.sides
     assert (told.seconds, side.direction, side.bytes, side.blocks) == (1.0, "read", 4190208 * 1024, 4092)
-    assert side.latency_us == ToolLatency(mean=975.25)
+    assert side.latency_us == Latency(mean=975.25)
     assert told.notes == ("gdsio tells the mean latency, no percentiles",)
 
 
@@ -157,7 +158,7 @@ def test_elbencho() -> None:
         64,
     )
     # of 64 blocks the 32nd, the 58th (90 % is 57.6), the 64th (99 % is 63.36) and the 64th; never above the maximum
-    assert side.latency_us == ToolLatency(min=300, mean=1100, p50=362, p90=1024, p99=9000, p99_9=9000, max=9000)
+    assert side.latency_us == Latency(min=300, mean=1100, p50=362, p90=1024, p99=9000, p99_9=9000, max=9000)
 
 
 def test_elbencho_mixed() -> None:
@@ -171,8 +172,8 @@ def test_elbencho_mixed() -> None:
     }
     reads, writes = Elbencho().parse("", elbencho(found), Work(rw="rw")).sides
     assert (reads.direction, reads.bytes, writes.direction, writes.bytes) == ("read", 32 * MIB, "write", 64 * MIB)
-    assert reads.latency_us == ToolLatency(min=100, mean=200, p50=215, p90=215, p99=400, p99_9=400, max=400)
-    assert writes.latency_us == ToolLatency(min=300, mean=1100, max=9000)
+    assert reads.latency_us == Latency(min=100, mean=200, p50=215, p90=215, p99=400, p99_9=400, max=400)
+    assert writes.latency_us == Latency(min=300, mean=1100, max=9000)
 
 
 def test_elbencho_whose_histogram_was_too_small() -> None:
@@ -220,13 +221,13 @@ def test_nixlbench() -> None:
     (side,) = told.sides
     assert (side.blocks, side.bytes) == (256, 256 * MIB)
     assert told.seconds == pytest.approx(256 * MIB / 2.097152e9)
-    assert side.latency_us == ToolLatency(mean=210.5, p99=333.3)
+    assert side.latency_us == Latency(mean=210.5, p99=333.3)
     assert "the same 2 blocks" in told.notes[0]
 
 
 def test_nixlbench_of_batches_tells_no_block_s_percentile() -> None:
     told = Nixlbench().parse(nixl(8, "2.000000"), "", Work(rw="write", size_bytes=128 * MIB, iodepth=8))
-    assert told.sides[0].latency_us == ToolLatency(mean=210.5)
+    assert told.sides[0].latency_us == Latency(mean=210.5)
     assert told.blocks == 128
 
 
@@ -266,14 +267,12 @@ def test_fio() -> None:
     (side,) = told.sides
     assert (told.version, told.seconds, told.cpu_seconds) == ("3.99", 0.5, 0.2)
     assert (side.direction, side.bytes, side.blocks) == ("read", 4096000, 1000)
-    assert side.latency_us == ToolLatency(
-        min=41.0, mean=99.5, p50=90.112, p90=120.32, p99=250.0, p99_9=400.5, max=400.5
-    )
+    assert side.latency_us == Latency(min=41.0, mean=99.5, p50=90.112, p90=120.32, p99=250.0, p99_9=400.5, max=400.5)
 
 
 def test_fio_of_which_one_side_moved_nothing() -> None:
     reads, writes = Fio().parse(fio(), "", Work(rw="rw")).sides
-    assert (reads.blocks, writes.blocks, writes.latency_us) == (1000, 0, ToolLatency())
+    assert (reads.blocks, writes.blocks, writes.latency_us) == (1000, 0, Latency())
 
 
 @pytest.mark.parametrize("output", ["", "fio: no such engine\n", "{}", '{"jobs": []}', fio(read={}), fio(error=5)])
