@@ -84,6 +84,7 @@ class Run:
             if node is not None:
                 mock.patch("gdsctl.pipeline.inspect", return_value=node).start()
             code = 99
+            (self.folder / "begun").touch()
             try:
                 gdsctl(["probe", "--engine", "posix", "--format", "json", *arguments])
             except SystemExit as end:
@@ -91,6 +92,8 @@ class Run:
             finally:
                 sys.stdout.flush()
                 os._exit(code)
+        while not (self.folder / "begun").exists():
+            time.sleep(0.001)
 
     def ended(self, within_s: float) -> bool:
         """Exit codes as a shell gives them: 128 + the signal's number for a killed one."""
@@ -187,11 +190,9 @@ def processes() -> list[int]:
 
 SIZE = "48M"
 LOADS = {
-    "write": ("--rw", "write", "--verify", "--bs", "1M"),
+    "write": ("--rw", "write", "--bs", "1M", "--verify"),
     "write queue": ("--rw", "write", "--bs", "256k", "--iodepth", "8", "--verify"),
-    "read": ("--rw", "read", "--verify", "--bs", "1M"),
-    "randread": ("--rw", "randread", "--bs", "64k", "--threads", "4", "--duration", "2"),
-    "read queue": ("--rw", "read", "--bs", "256k", "--iodepth", "8", "--verify"),
+    "randread": ("--rw", "randread", "--bs", "64k", "--threads", "4", "--verify"),
 }
 
 
@@ -213,7 +214,7 @@ def paths(kinds: tuple[str, ...]) -> None:
             f"dd if=/dev/urandom of={stored} bs=1M count=48 oflag=direct || dd if=/dev/urandom of={stored} bs=1M count=48"
         )
         loads = {name: (folder, *arguments) for name, arguments in LOADS.items()}
-        loads["existing"] = (str(stored), "--allow-existing", "--rw", "read", "--bs", "1M")
+        loads["existing"] = (str(stored), "--allow-existing", "--rw", "read", "--bs", "256k", "--iodepth", "8")
         began = time.monotonic()
         node = pipeline.inspect(LiveSource())
         row["inspect_s"] = round(time.monotonic() - began, 2)
@@ -256,7 +257,7 @@ def kills(kind: str, count: int) -> None:
     folder = f"/mnt/{kind}"
     names = "/srv" if kind.startswith("nfs") else folder
     chosen = random.Random(kind)  # noqa: S311 -- must repeat, need not be secret
-    arguments = (folder, "--size", "16M", "--bs", "256k", "--threads", "2")
+    arguments = (folder, "--size", "8M", "--bs", "256k", "--threads", "2")
     node = pipeline.inspect(LiveSource())
     whole = Run(*arguments, "--rw", "read", node=node)
     if not whole.ended(120) or whole.code:
@@ -268,7 +269,7 @@ def kills(kind: str, count: int) -> None:
         if number % 5 == 4:
             rw, more = "kv-cache", ()
         run = Run(*arguments, *(("--workload", rw) if rw == "kv-cache" else ("--rw", rw)), *more, node=node)
-        named = number % 2 == 1
+        named = number % 2 == 1 and (names != folder or rw == "kv-cache")  # else the file never has a name
         if named:
             until = time.monotonic() + 20
             while time.monotonic() < until and not left(names) and not run.ended(0):
@@ -292,8 +293,7 @@ def kills(kind: str, count: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(run.process, signal.SIGKILL)
         for name in left(names):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(names, name))
+            bash(f"rm -rf {names}/{name}", check=False)
         keep(
             "kills",
             {
