@@ -65,10 +65,10 @@ systemctl() {{ :; }}
 . /host{tmp_path}/nvme-connect.sh
 echo == now
 {look}
-nvme disconnect --nqn={NQN} >&2
+nvme disconnect --nqn={NQN} >/dev/null
 echo == none
 {look}
-nvme connect-all >&2
+nvme connect-all >/dev/null
 echo == boot
 {look}
 sh /host{tmp_path}/undo.sh
