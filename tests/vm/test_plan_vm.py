@@ -71,7 +71,7 @@ echo == none
 nvme connect-all >/dev/null
 echo == boot
 {look}
-sh /host{tmp_path}/undo.sh
+sh /host{tmp_path}/undo.sh >/dev/null
 echo == undone
 {look}
 cat /etc/nvme/discovery.conf
