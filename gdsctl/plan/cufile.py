@@ -464,14 +464,27 @@ def _tables(context: Context, storages: list[tuple[MountIntent, Storage]]) -> di
     return found
 
 
+# What tells the NICs of a client that opens them itself, where the node's own gap names no command.
+_CLIENTS = {"gpfs": "mmlsconfig verbsPorts", "wekafs": "weka local resources --json"}
+
+
 def _unread_clients(context: Context) -> list[str]:
-    """LNet sends by interfaces of its own, which root alone may read."""
-    return [
-        f"{wish.target}: LNet's own interfaces were not read, so its NICs are those with a route to the server; lnetctl net "
-        "show names those that it uses"
-        for wish, storage in context.direct_storages
-        if wish.nics == "auto" and storage.mount.fstype == "lustre" and context.node.lnet is None
-    ]
+    """Mounts whose NICs are not what their client said, since it was not asked."""
+    told = []
+    for wish, storage in context.direct_storages:
+        target, kind = wish.target, storage.mount.backing.kind
+        if kind == "lustre" and wish.nics == "auto" and context.node.lnet is None:
+            told.append(
+                f"{target}: LNet's own interfaces were not read, so its NICs are those with a route to the server; lnetctl "
+                "net show names those that it uses"
+            )
+        elif storage.takes_user_rdma and not addresses(context.nics(wish, storage.mount)):
+            look = context.view.settle("mounts", "backing/nics", _CLIENTS.get(kind, "rdma resource show"), key=target)
+            told.append(
+                f"{target}: no address of a NIC that it uses is known, so none is named for it and its I/O goes through host "
+                f"memory: name nics in the intent, or look with {look}"
+            )
+    return told
 
 
 def _sharing(context: Context, tables: dict[str, tuple[Any, str]]) -> list[str]:

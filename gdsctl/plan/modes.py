@@ -44,6 +44,8 @@ def _p2pdma(context: Context, storage: Storage) -> str | None:
 
 
 def _nvidia_fs(context: Context, storage: Storage) -> str | None:
+    if storage.takes_user_rdma:  # libcufile goes there itself
+        return None
     name = storage.hook or ""
     hook = context.node.nvfs_hooks.get(name)
     if not storage.takes_nvidia_fs:

@@ -471,6 +471,22 @@ def test_a_lustre_mount_to_come_goes_by_lnet() -> None:
     assert len(mount.backing.nics) == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "look"), [("gpfs", "mmlsconfig verbsPorts"), ("wekafs", "weka local resources --json")]
+)
+def test_a_client_whose_nics_are_not_known_is_told(kind: str, look: str) -> None:
+    """Both open the NICs that rdma_dev_addr_list names, and with none they go through host memory."""
+    node = example("hgx-h100-vast").node
+    backing = msgspec.convert({"kind": kind}, Backing)
+    mount = Mount(target="/c", source="fs1", fstype=kind, options=("rw",), backing=backing)
+    found = made(changed(node, mounts=(mount,)))
+    assert any(note.startswith("/c: no address of a NIC") and note.endswith(look) for note in found.notes)
+    assert not any(note.startswith("against nvidia-fs") for note in found.notes)
+    named = made(changed(node, mounts=(mount,)), "mounts: [{target: /c, nics: [mlx5_2]}]")
+    assert not any("no address of a NIC" in note for note in named.notes)
+    assert {route.route for route in named.routes_after if route.mount == "/c"} == {"rdma"}
+
+
 def test_mounts_with_unlike_nics_get_a_table() -> None:
     node = example("hgx-h100-vast").node
     kv = next(mount for mount in node.mounts if mount.target == "/vast/kv")
