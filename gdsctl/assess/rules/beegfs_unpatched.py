@@ -24,7 +24,8 @@ RULE = Rule(
         "modinfo beegfs | grep -E 'filename|version'",
     ),
     remedy=Remedy(
-        text="Build the BeeGFS client (7.3.0 or newer) with NVFS_H_PATH and OFED_INCLUDE_PATH set.",
+        text="Build the BeeGFS client (7.3.0 or newer) with OFED_INCLUDE_PATH and NVFS_H_PATH set (from 7.4.3 on NVFS_INCLUDE_PATH "
+        "and NVIDIA_INCLUDE_PATH).",
         risk="the file system must be unmounted while its client is rebuilt",
     ),
     source="NVIDIA/gds-nvidia-fs src/nvfs-dma.c; GDS Troubleshooting Guide, the chapter on BeeGFS",
