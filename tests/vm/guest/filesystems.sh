@@ -136,6 +136,7 @@ make() {  # KIND
         dmsetup create crypt --table "0 $(blockdev --getsz "$d") crypt aes-xts-plain64 $(printf '%064d' 7) 0 $d 0"; udevadm settle
         mkfs.xfs -q -f /dev/mapper/crypt; mount -t xfs /dev/mapper/crypt "/mnt/$1" ;;
     loop | loop-direct)
+        modprobe loop
         mkfs.xfs -q -f "$d"; mount -t xfs "$d" /mnt/below; fallocate -l 600M /mnt/below/image
         losetup $([ "$1" = loop-direct ] && echo --direct-io=on) /dev/loop0 /mnt/below/image
         mkfs.xfs -q -f /dev/loop0; mount -t xfs /dev/loop0 "/mnt/$1" ;;
@@ -162,10 +163,11 @@ nfs_down() {
 }
 
 drop() {  # KIND
+    set +e  # whatever of it was made
     umount "/mnt/$1" 2>/dev/null || umount -f "/mnt/$1" 2>/dev/null || umount -l "/mnt/$1"
     case $1 in
     overlay) umount /mnt/below ;;
-    loop*) losetup -d /dev/loop0; umount /mnt/below ;;
+    loop*) losetup -d /dev/loop0 || true; umount /mnt/below ;;
     dm-linear) dmsetup remove --retry linear ;;
     faulty-*) dmsetup remove --retry faulty ;;
     dm-crypt) dmsetup remove --retry crypt ;;
