@@ -15,7 +15,7 @@ def _no_constant(name: str) -> NoReturn:
 def json_value(text: str) -> Any:
     """The value of a JSON text. Raises InputError (line within the text) for what is not JSON."""
     try:
-        value = json.loads(text, parse_constant=_no_constant)
+        value = json.loads(text.removeprefix("\ufeff"), parse_constant=_no_constant)
         json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise InputError(f"not valid JSON: {error.msg} (column {error.colno})", line=error.lineno) from None

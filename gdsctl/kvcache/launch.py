@@ -55,13 +55,24 @@ class Container(Record, frozen=True, kw_only=True):
     place: Place
 
 
+class Call(Record, frozen=True, kw_only=True):
+    """A call in a Python script. `name`: through its import; `arguments`: constants, by keyword or as "0", "1"."""
+
+    name: str
+    line: int
+    arguments: dict[str, str] = {}
+
+
 class Launch(Record, frozen=True, kw_only=True):
-    """One program. `words`: its command line; `env`: what is set for it, by name; `config`: an LMCache YAML's keys."""
+    """One program. `words`: its command line; `env`: what is set for it, by name; `config`: an LMCache YAML's keys;
+    `calls`: a Python script's.
+    """
 
     place: Place
     words: tuple[Word, ...] = ()
     env: dict[str, Word] = {}
     config: dict[str, Word] = {}
+    calls: tuple[Call, ...] = ()
     container: Container | None = None
 
 

@@ -10,6 +10,7 @@ from gdsctl.kvcache.beside import Beside
 from gdsctl.kvcache.json_text import json_value
 from gdsctl.kvcache.launch import Found, Launch, Place, Word
 from gdsctl.kvcache.read_manifests import Known, read_document
+from gdsctl.kvcache.read_python import is_python, read_python
 from gdsctl.kvcache.read_shell import as_shell, read_shell
 from gdsctl.kvcache.yaml_documents import documents
 
@@ -38,6 +39,8 @@ def read(text: str, path: str, beside: Beside | None = None) -> Found:
 
 
 def _read(text: str, place: Place, name: str, depth: int, beside: Beside) -> Found:
+    if is_python(text, name):
+        return Found(launches=read_python(text, place))
     if name.endswith(".json") or _JSON_START.match(text):
         found = _json(text, place)
         if found is not None:

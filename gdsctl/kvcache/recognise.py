@@ -11,7 +11,7 @@ from gdsctl.data.app_names import deprecated
 from gdsctl.data.app_versions import unknown_to
 from gdsctl.errors import InputError
 from gdsctl.kvcache.json_text import json_object
-from gdsctl.kvcache.launch import Launch, Word
+from gdsctl.kvcache.launch import Call, Launch, Word
 from gdsctl.kvcache.stack import Adapter, Draft, Edge, Endpoint, Lack, Manager, Stack, Tier, edge
 
 _OPEN = re.compile(r"\$[({A-Za-z_]|\{\{|<[A-Za-z_-]+>|`")
@@ -32,7 +32,7 @@ def recognise_all(launches: Iterable[Launch]) -> list[Draft]:
     found: list[Draft] = []
     seen: set[int] = set()
     for launch in launches:
-        if launch.words and not any(_MARKS.search(word.text) for word in launch.words):
+        if not launch.calls and launch.words and not any(_MARKS.search(word.text) for word in launch.words):
             if id(launch.env) in seen:
                 continue
             seen.add(id(launch.env))
@@ -46,7 +46,7 @@ def recognise(launch: Launch) -> list[Draft]:
     Raises InputError (line in the file) where an option's JSON is broken.
     """
     found: list[Draft] = []
-    for reader in (_lmcache_server, _vllm, _lmcache_in_process, _kvbm, _flexkv, _sglang, _weights, _nixlbench):
+    for reader in (_lmcache_server, _vllm, _lmcache_in_process, _kvbm, _flexkv, _sglang, _weights, _nixlbench, _script):
         draft = reader(launch)
         if draft is not None:
             found.append(draft)
@@ -762,3 +762,33 @@ def _nixlbench(launch: Launch) -> Draft | None:
     )
     old = (("nixl-backend", backend.text, backend.line),) if deprecated("nixl-backend", backend.text) else ()
     return steps.draft(launch, "nixlbench", None, old=old)
+
+
+def _script(launch: Launch) -> Draft | None:
+    """A Python script that calls an interface to cuFile by name."""
+    known = app_edges.backends("script.call")
+    named = [(call, _interface(call, launch)) for call in launch.calls]
+    found = {name: call for call, name in reversed(named) if name in known}
+    if not found:
+        return None
+    steps = _Steps(launch)
+    for name, call in reversed(found.items()):
+        steps.add("script.call", name, Tier(name="script", type=name, medium="file", line=call.line))
+    return steps.draft(launch, "Python script", None, min(call.line for call in found.values()))
+
+
+def _interface(call: Call, launch: Launch) -> str:
+    """The call's name as rows have it, with the argument that decides."""
+    given = call.arguments
+    if call.name.startswith("fastsafetensors."):
+        return call.name + (" nogds" if given.get("nogds") == "True" else "")
+    if call.name.startswith("instanttensor."):
+        chosen = launch.env.get("INSTANTTENSOR_BACKEND")
+        asked = given.get("backend") or (chosen.text if chosen is not None else "")
+        return call.name + (" cufile" if asked.upper().startswith("CUFILE") else "")
+    if call.name.startswith("kvikio."):
+        mode = launch.env.get("KVIKIO_COMPAT_MODE")
+        return call.name + (" compat" if mode is not None and mode.text.lower() in ("on", "true", "yes", "1") else "")
+    if call.name.endswith(".create_backend"):
+        return f"create_backend {given.get('0') or given.get('backend', '')}"
+    return call.name

@@ -997,7 +997,7 @@ def test_environment_files_that_others_name(text: str, capsys: pytest.CaptureFix
     [
         (
             "modelSpec:\n- vllmConfig:\n    extraArgs:\n    - --load-format\n    - fastsafetensors\n",
-            "f1:4",
+            "f1:5",
         ),  # Helm values
         (
             "- hosts: gpu\n  tasks:\n  - shell: |\n      cd /x\n      vllm serve m --load-format fastsafetensors\n",
