@@ -125,6 +125,7 @@ def _measure(setting: _Setting, case: Case, ready: Prepared) -> tuple[Figures, T
                 device=(os.major(device), os.minor(device)),
                 mount=setting.mount,
                 blocks=setting.node.block,
+                gpus=setting.addresses,
             )
             for direction in request.directions
         }

@@ -14,6 +14,7 @@ from gdsctl.parse import nvidia_fs_stats
 from gdsctl.parse.mounts import unescape
 from gdsctl.probe.engine import Direction
 from gdsctl.record import Record
+from gdsctl.source import nvml
 from gdsctl.source.base import Source, decode, got
 
 _SECTOR = 512  # Documentation/block/stat.rst: sectors are 512 bytes, whatever the device's own are
@@ -28,7 +29,8 @@ class Reading(Record, frozen=True, kw_only=True):
     this direction through the mount's NICs; `nvfs_blocks`: reads or writes that nvidia-fs carried out, only where it
     counts them; `nvfs_maps`: buffers that it mapped, always counted; `cached_bytes`: of the files, in the page cache, and
     `resident_bytes` the same, always absolute; `dirtied_bytes`: written into the page cache, on the whole machine;
-    `busy_ms`, `queued_ms`: of the block device, the time with any request and that of all requests together.
+    `busy_ms`, `queued_ms`: of the block device, the time with any request and that of all requests together;
+    `gpu_pcie_bytes`: that the GPUs received, or for writes sent, over PCIe, whoever asked for them.
     """
 
     device_bytes: int | None = None
@@ -43,6 +45,7 @@ class Reading(Record, frozen=True, kw_only=True):
     dirtied_bytes: int | None = None
     busy_ms: int | None = None
     queued_ms: int | None = None
+    gpu_pcie_bytes: int | None = None
 
     def since(self, before: Reading) -> Reading:
         """What was added; None where one of the two is not known, and where a counter went backwards."""
@@ -61,7 +64,7 @@ class Reading(Record, frozen=True, kw_only=True):
 
 
 class Counters:
-    """Where to look for one file and one direction. All but the page cache is read through the Source."""
+    """Where to look for one file and one direction. All but the page cache and NVML's counters is read through the Source."""
 
     def __init__(
         self,
@@ -71,12 +74,14 @@ class Counters:
         device: tuple[int, int],
         mount: Mount | None = None,
         blocks: tuple[Block, ...] = (),
+        gpus: tuple[str, ...] = (),
     ) -> None:
         self._source = source
         self._direction = direction
         self._device = f"/sys/dev/block/{device[0]}:{device[1]}"
         self._mount = mount
         self._members = _members(blocks, mount) or self._btrfs_devices()
+        self._gpus = gpus
         self._nics = mount.backing.nics if mount is not None else ()
 
     def read(self, *files: tuple[int, int]) -> Reading:
@@ -97,6 +102,7 @@ class Counters:
             dirtied_bytes=self._dirtied() if self._direction == "write" else None,
             busy_ms=self._field(9),
             queued_ms=self._field(10),
+            gpu_pcie_bytes=nvml.pcie_bytes(self._gpus, received=self._direction == "read") if self._gpus else None,
         )
 
     def _text(self, path: str) -> str | None:

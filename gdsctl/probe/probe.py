@@ -185,7 +185,12 @@ def _measure(setting: _Setting, case: Case, progress: Progress | None) -> Figure
     files = [(target.descriptor, target.size_bytes) for target in setting.targets]
     counters = {
         direction: Counters(
-            setting.source, direction, device=setting.targets[0].device, mount=mount, blocks=setting.node.block
+            setting.source,
+            direction,
+            device=setting.targets[0].device,
+            mount=mount,
+            blocks=setting.node.block,
+            gpus=setting.chosen.addresses,
         )
         for direction in request.directions
     }

@@ -446,6 +446,12 @@ def told(seen: Observed) -> tuple[PathEvidence, ...]:
             add(
                 "buffers mapped by nvidia-fs", str(counters.nvfs_maps), "/proc/driver/nvidia-fs/stats, Bar1-map n", says
             )
+    if counters.gpu_pcie_bytes is not None:
+        verb = "received" if seen.direction == "read" else "sent"
+        says = (
+            "direct or bounced, both cross it" if counters.gpu_pcie_bytes >= _CONTRADICTS * moved else "not over PCIe"
+        )
+        add(f"GPUs {verb} over PCIe", share(counters.gpu_pcie_bytes), "NVML, PCIE_COUNT bytes", says)
     if seen.cached is None:
         add("page cache", "not known", "mincore(2)", "nothing: the kernel tells owners only")
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -35,6 +36,41 @@ def _asked() -> dict[str, Any] | Missing:
         return _why(nvml, error)
     try:
         return _node(nvml)
+    except nvml.NVMLError as error:
+        return _why(nvml, error)
+    finally:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+def pcie_bytes(addresses: Sequence[str], *, received: bool) -> int | None:
+    """Bytes that these GPUs (PCI addresses) have received or sent over PCIe, together; None where that is not told.
+
+    nvml.h, NVML_FI_DEV_PCIE_COUNT_RX_BYTES and _TX_BYTES: they may wrap around; not of every GPU.
+    """
+    found = within(_PATIENCE_S, "NVML", lambda: _pcie_bytes(addresses, received=received))
+    return found if isinstance(found, int) else None
+
+
+def _pcie_bytes(addresses: Sequence[str], *, received: bool) -> int | Missing:
+    try:
+        import pynvml as nvml  # noqa: TID251 - here and nowhere else
+
+        field = nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES if received else nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES
+    except (ImportError, AttributeError) as error:
+        return Missing(status="no_tool", detail=f"pynvml: {error}")
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return _why(nvml, error)
+    try:
+        total = 0
+        for address in addresses:
+            (told,) = nvml.nvmlDeviceGetFieldValues(nvml.nvmlDeviceGetHandleByPciBusId(address), [field])
+            if told.nvmlReturn != nvml.NVML_SUCCESS:
+                return Missing(status="absent", detail=f"{address} counts no bytes")
+            total += int(told.value.ullVal)
+        return total  # noqa: TRY300 -- the exceptions are NVML's
     except nvml.NVMLError as error:
         return _why(nvml, error)
     finally:

@@ -125,6 +125,31 @@ def test_nvml_tells_what_it_knows(ask):
     }
 
 
+@pytest.mark.parametrize(("received", "expected"), [(True, 2 * 198_000), (False, 2 * 197_000)])
+def test_pcie_bytes(monkeypatch, received, expected):
+    """nvml.h: fields 198 received, 197 transmitted; an unsigned long long each."""
+
+    def values(handle, fields):
+        assert handle in {"0000:1b:00.0", "0000:43:00.0"}
+        return [types.SimpleNamespace(nvmlReturn=0, value=types.SimpleNamespace(ullVal=fields[0] * 1000))]
+
+    functions = {
+        "NVML_SUCCESS": 0,
+        "NVML_FI_DEV_PCIE_COUNT_TX_BYTES": 197,
+        "NVML_FI_DEV_PCIE_COUNT_RX_BYTES": 198,
+        "nvmlDeviceGetHandleByPciBusId": lambda address: address,
+        "nvmlDeviceGetFieldValues": values,
+    }
+    monkeypatch.setitem(sys.modules, "pynvml", fake_pynvml(**functions))
+    assert nvml.pcie_bytes(["0000:1b:00.0", "0000:43:00.0"], received=received) == expected
+    # a GPU that does not count, an older pynvml, a machine without the library
+    unsupported = [types.SimpleNamespace(nvmlReturn=UNSUPPORTED)]
+    for wrong in ({"nvmlDeviceGetFieldValues": lambda *_: unsupported}, {"NVML_FI_DEV_PCIE_COUNT_RX_BYTES": None,
+                  "NVML_FI_DEV_PCIE_COUNT_TX_BYTES": None}, {"nvmlInit": NO_LIBRARY}):  # fmt: skip
+        monkeypatch.setitem(sys.modules, "pynvml", fake_pynvml(**(functions | wrong)))
+        assert nvml.pcie_bytes(["0000:1b:00.0"], received=received) is None
+
+
 def test_one_lost_gpu_does_not_hide_the_other(ask):
     answer = ask()
     lost = answer["gpus"][1]
