@@ -65,7 +65,12 @@ FAULTS = {
     ),
     # space
     "full": Fault("xfs", WRITE, before="fill /mnt/xfs 40"),
-    "full meanwhile, no fallocate": Fault("ext3", ONCE, "dd if=/dev/zero of=/mnt/ext3/fill bs=4M 2>/dev/null || true"),
+    "full meanwhile, no fallocate": Fault(
+        "ext3",
+        ONCE,
+        "dd if=/dev/zero of=/mnt/ext3/fill bs=4M 2>/dev/null || true",
+        before="dd if=/dev/zero of=/mnt/ext3/filled bs=4M count=110 conv=fsync 2>/dev/null",
+    ),
     "full meanwhile, NFS": Fault("nfs3-tcp", ONCE, "fill /srv 1"),
     "quota": Fault("xfs-quota", WRITE, before="quota /mnt/xfs-quota", user=NOBODY),
     "quota, NFS": Fault("nfs3-tcp", ONCE, before="quota /srv", user=NOBODY),
