@@ -143,6 +143,7 @@ def _measure(setting: _Setting, case: Case, ready: Prepared) -> tuple[Figures, T
             blocks=side.blocks,
             distinct_bytes=min(told.bytes, request.size_bytes),
             counters=added[side.direction],
+            buffered_below=counters[side.direction].buffered_below(),
             compat_allowed=setting.settings.compat_allowed if ran.mode.cufile else None,
         )
         for side in told.sides

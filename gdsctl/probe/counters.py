@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 
 import msgspec
 
@@ -19,6 +20,8 @@ from gdsctl.source.base import Source, decode, got
 
 _SECTOR = 512  # Documentation/block/stat.rst: sectors are 512 bytes, whatever the device's own are
 _MINCORE_STEP = 1 << 30
+_NVME_DISK = re.compile(r"nvme(\d+)n(\d+)(?:p\d+)?\Z")
+_NVME_PATH = re.compile(r"nvme(\d+)c\d+n(\d+)\Z")
 
 
 class Reading(Record, frozen=True, kw_only=True):
@@ -80,7 +83,7 @@ class Counters:
         self._direction = direction
         self._device = f"/sys/dev/block/{device[0]}:{device[1]}"
         self._mount = mount
-        self._members = _members(blocks, mount) or self._btrfs_devices()
+        self._members = self._by_path(_members(blocks, mount) or self._btrfs_devices())
         self._gpus = gpus
         self._nics = mount.backing.nics if mount is not None else ()
 
@@ -104,6 +107,27 @@ class Counters:
             queued_ms=self._field(10),
             gpu_pcie_bytes=nvml.pcie_bytes(self._gpus, received=self._direction == "read") if self._gpus else None,
         )
+
+    def _by_path(self, members: tuple[str, ...]) -> tuple[str, ...]:
+        """NVMe with several paths, as all over fabrics: nvme0n1 is the head, nvme0c1n1 a path to it that counts, too.
+
+        Linux 6.1 counts nothing on the head, 7.3 counts on both (drivers/nvme/host/multipath.c).
+        """
+        disks = members or ((self._mount.device,) if self._mount is not None and self._mount.device else ())
+        if not any(_NVME_DISK.match(disk) for disk in disks):
+            return members
+        known = [found for name in _names(self._source, "/sys/class/block") if (found := _NVME_PATH.match(name))]
+        below: list[str] = []
+        for disk in disks:
+            head = _NVME_DISK.match(disk)
+            paths = [path.string for path in known if head is not None and path.groups() == head.groups()]
+            below += paths or ([disk] if members else [])
+        return tuple(sorted(below))
+
+    def buffered_below(self) -> bool:
+        """Is there a loop device whose own file is read and written through the page cache? Linux, drivers/block/loop.c: dio."""
+        devices = [self._device, *(f"/sys/class/block/{name}" for name in self._members)]
+        return any((self._text(f"{device}/loop/dio") or "").strip() == "0" for device in devices)
 
     def _text(self, path: str) -> str | None:
         reading = self._source.read(path)

@@ -210,7 +210,10 @@ def _measure(setting: _Setting, case: Case, progress: Progress | None) -> Figure
     added = {direction: some.read(*files).since(before[direction]) for direction, some in counters.items()}
     if not timed.blocks:
         raise RefusedError("not one block was moved in the time given; give more --duration")
-    seen = {direction: _observed(setting, timed, direction, added[direction]) for direction in request.directions}
+    seen = {
+        direction: _observed(setting, timed, direction, added[direction], buffered_below=some.buffered_below())
+        for direction, some in counters.items()
+    }
     sides = {direction: _side(timed, direction) for direction in request.directions} if request.mixed else {}
     return Figures(
         case=case,
@@ -240,7 +243,9 @@ def _side(timed: Timed, direction: Direction) -> SideRow:
     )
 
 
-def _observed(setting: _Setting, timed: Timed, direction: Direction, added: Reading) -> Observed:
+def _observed(
+    setting: _Setting, timed: Timed, direction: Direction, added: Reading, *, buffered_below: bool
+) -> Observed:
     engine, gpus = setting.chosen.engine, setting.chosen.gpus
     moved = timed.sides[direction].moved_blocks
     size = sum(target.size_bytes for target in setting.targets)
@@ -254,6 +259,7 @@ def _observed(setting: _Setting, timed: Timed, direction: Direction, added: Read
         counters=added,
         compat_allowed=engine.compat_allowed,
         c2c=_c2c(setting.node, setting.chosen.addresses) if gpus else None,
+        buffered_below=buffered_below,
         user_rdma=_user_rdma(setting.mount),
         cufile=engine.counts(direction),
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import mmap
 import os
 import resource
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -326,13 +328,27 @@ def _told(error: BaseException, job: Job) -> BaseException:
     if isinstance(error, TransferError):
         what = f"{job.direction} of {words(job.block_bytes)} at offset {error.offset}"
         if error.error is None:
-            return RefusedError(f"{what}: only {error.moved} bytes of it were moved")
+            return RefusedError(f"{what}: only {error.moved} bytes of it were moved{_why_short(job, error)}")
         return refused(what, error.error)
     if isinstance(error, OSError):
         return refused(f"starting to {job.direction}", error)
     if isinstance(error, MemoryError):
         return RefusedError(f"no memory for {job.iodepth} blocks of {words(job.block_bytes)} a thread")
     return error
+
+
+def _why_short(job: Job, error: TransferError) -> str:
+    """What the system says to the rest of it: a full disk first writes what it can."""
+    rest, offset = job.block_bytes - error.moved, error.offset + error.moved
+    try:
+        facts = os.fstat(job.descriptor)
+        if stat.S_ISREG(facts.st_mode) and facts.st_size < offset + rest:
+            return f": the file ends at {facts.st_size}, others made it shorter"
+        if job.direction == "write":
+            within("the rest", lambda: os.pwritev(job.descriptor, [mmap.mmap(-1, rest)], offset))
+    except (OSError, RefusedError) as why:
+        return f": {refused('then', why) if isinstance(why, OSError) else why}"
+    return ""
 
 
 def _figures(crew: _Crew, job: Job, mismatch: Mismatch | None) -> Timed:

@@ -26,6 +26,15 @@ from gdsctl.record import Record
 _NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL})
 _NO_FALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
 
+# Linux, include/linux/errno.h: never meant for programs, but NFS lets them out.
+_KERNEL_ONLY = {
+    512: "cut off by the kernel, as by umount -f (ERESTARTSYS)",
+    521: "illegal NFS file handle (EBADHANDLE)",
+    524: "operation is not supported (ENOTSUPP)",
+    527: "an untyped server fault (ESERVERFAULT)",
+    528: "the server is busy (EJUKEBOX)",
+}
+
 Introduce = Callable[[int], None]
 """What an engine does with an open file while it still has a name."""
 
@@ -50,7 +59,10 @@ class Target(Record, frozen=True, kw_only=True):
 
 def refused(what: str, error: OSError) -> RefusedError:
     """The system's own words, with the symbol that a search engine finds."""
-    symbol = errno.errorcode.get(error.errno or 0, "")
+    number = error.errno or 0
+    if number in _KERNEL_ONLY:
+        return RefusedError(f"{what}: {_KERNEL_ONLY[number]}")
+    symbol = errno.errorcode.get(number, "")
     return RefusedError(f"{what}: {error.strerror or error}" + (f" ({symbol})" if symbol else ""))
 
 
@@ -172,12 +184,21 @@ def _existing(path: str, wanted_bytes: int, block_bytes: int, *, given_up: bool)
 def own_folder(path: str) -> Iterator[str]:
     """A folder of our own inside `path`, gone with all that is in it however the block or this process ends."""
     folder = os.path.join(path, f".gdsctl-probe-{secrets.token_hex(8)}")
-    with keeper(lambda: shutil.rmtree(folder, ignore_errors=True)):
+    with keeper(lambda: _remove(folder)):
         try:
             within(path, lambda: os.mkdir(folder, 0o700))
         except OSError as error:
             raise refused(path, error) from error
         yield folder
+
+
+def _remove(folder: str) -> None:
+    """Again and again for a while: NFS keeps what a dying process has not yet closed as .nfs... in the folder."""
+    until = time.monotonic() + PATIENCE_S
+    shutil.rmtree(folder, ignore_errors=True)
+    while os.path.lexists(folder) and time.monotonic() < until:
+        time.sleep(0.1)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def create(folder: str, introduce: Introduce | None = None) -> tuple[int, str]:

@@ -44,6 +44,7 @@ class Observed(Record, frozen=True, kw_only=True):
 
     `bytes`, `blocks`: moved; `distinct_bytes`: of the file, each counted once; `direct`: O_DIRECT is set on the open
     file; `compat_allowed`: by the configuration the library ran with; `c2c`: is the GPU joined to the CPU by NVLink-C2C;
+    `buffered_below`: is the file system on a loop device that goes through the page cache of its own file;
     `user_rdma`: does the file system register GPU memory with the NIC itself.
     """
 
@@ -55,6 +56,7 @@ class Observed(Record, frozen=True, kw_only=True):
     direct: bool = True
     compat_allowed: bool | None = None
     c2c: bool | None = None
+    buffered_below: bool = False
     user_rdma: bool = False
     counters: Reading = Reading()
     cufile: CufileCounts | None = None
@@ -76,7 +78,8 @@ class Observed(Record, frozen=True, kw_only=True):
         counters = self.counters
         if not self.bytes:
             return None
-        for count in (counters.nfs_direct_bytes, counters.device_bytes, counters.member_bytes):
+        device = counters.device_bytes or None if counters.member_bytes else counters.device_bytes  # 0: does not count
+        for count in (counters.nfs_direct_bytes, device, counters.member_bytes):
             if count is not None:
                 return count / self.bytes
         return None
@@ -105,13 +108,13 @@ def _dirtied(seen: Observed, low: float) -> bool:
 
 def _from_cache(seen: Observed) -> bool:
     """Reads that the storage did not see, of a file that stands in the page cache."""
+    return seen.direction == "read" and _resident(seen) and _storage_between(seen, 0, _CONTRADICTS)
+
+
+def _resident(seen: Observed) -> bool:
+    """Whenever they came there."""
     resident = seen.counters.resident_bytes
-    return (
-        seen.direction == "read"
-        and resident is not None
-        and resident >= _CACHE_USED * seen.distinct_bytes
-        and _storage_between(seen, 0, _CONTRADICTS)
-    )
+    return resident is not None and resident >= _CACHE_USED * seen.distinct_bytes > 0
 
 
 def _untouched(seen: Observed) -> bool:
@@ -209,6 +212,14 @@ TABLE: tuple[Row, ...] = (
         "the file is not open with O_DIRECT, so the page cache is in the way",
     ),
     Row(
+        "host-over-loop",
+        lambda o: o.host and o.buffered_below,
+        "mixed",
+        "certain",
+        "the file is direct, but the loop device below its file system moves the bytes through the page cache of another"
+        " file (losetup --direct-io=on)",
+    ),
+    Row(
         "host-written-through-cache",
         lambda o: o.host and _dirtied(o, _CONTRADICTS) and not _dirtied(o, _HARDLY_BY_CHANCE),
         "mixed",
@@ -246,6 +257,13 @@ TABLE: tuple[Row, ...] = (
         "host-direct",
         "likely",
         "the page cache stayed empty of the file; the storage's counter differs by what others or the file system moved",
+    ),
+    Row(
+        "host-cached-before",
+        lambda o: o.host and o.storage is None and o.direction == "read" and _resident(o),
+        "unknown",
+        "unknown",
+        "the file stood in the page cache before, and no counter tells whether the storage moved these bytes once more",
     ),
     Row(
         "host-no-storage-counter",
@@ -464,6 +482,8 @@ def told(seen: Observed) -> tuple[PathEvidence, ...]:
     if seen.host:
         says = "direct I/O was asked for, which is no proof" if seen.direct else "not direct"
         add("O_DIRECT on the open file", "set" if seen.direct else "not set", "fcntl(F_GETFL)", says)
+    if seen.buffered_below:
+        add("loop device below", "buffered", "/sys/block/loop*/loop/dio", "its file is in the page cache")
     if counters.device_bytes is not None:
         add(f"block device {column}", share(counters.device_bytes), "/sys/dev/block/*/stat", _moved(seen))
     if counters.member_bytes is not None:

@@ -86,6 +86,13 @@ def test_the_drives_of_a_btrfs(tmp_path: Path) -> None:
     assert Counters(tree(tmp_path, files), "write", device=(0, 44), mount=mount).read().member_bytes == 2 * 4096 * 512
 
 
+@pytest.mark.parametrize(("dio", "buffered"), [("0\n", True), ("1\n", False)])
+def test_a_loop_device(tmp_path: Path, dio: str, buffered: bool) -> None:
+    source = tree(tmp_path, {"sys/dev/block/7:0/loop/dio": dio, "sys/dev/block/259:0/stat": STAT})
+    assert Counters(source, "read", device=(7, 0)).buffered_below() is buffered
+    assert Counters(source, "read", device=(259, 0)).buffered_below() is False
+
+
 def test_pages_dirtied(tmp_path: Path) -> None:
     source = tree(tmp_path, {"proc/vmstat": "nr_dirty 7\nnr_dirtied 1000\nnr_written 5\n"})
     assert Counters(source, "write", device=(259, 1)).read().dirtied_bytes == 1000 * os.sysconf("SC_PAGE_SIZE")
@@ -96,6 +103,23 @@ def test_pages_dirtied_by_a_loop_device_are_not_told(tmp_path: Path) -> None:
     """It writes its file through the page cache, whatever was asked for above it."""
     files = {"proc/vmstat": "nr_dirtied 1000\n", "sys/dev/block/7:0/loop/dio": "0\n"}
     assert Counters(tree(tmp_path, files), "write", device=(7, 0)).read().dirtied_bytes is None
+
+
+@pytest.mark.parametrize("device", ["nvme4n1", "nvme4n1p2"])
+def test_the_paths_of_a_multipath_drive(tmp_path: Path, device: str) -> None:
+    """Linux 6.1 over RDMA: the head's own counters stand at zero."""
+    paths = {f"sys/class/block/{name}/stat": STAT for name in ("nvme4c4n1", "nvme4c5n1", "nvme4c4n2", "nvme14c4n1")}
+    files = {**paths, "sys/class/block/nvme4n1/stat": "0 " * 17, "sys/dev/block/259:4/stat": "0 " * 17}
+    found = Counters(tree(tmp_path, files), "read", device=(259, 4), mount=Mount(target="/f", device=device)).read()
+    assert (found.device_bytes, found.member_bytes) == (0, 2 * 2048 * 512)
+
+
+def test_an_array_of_multipath_drives(tmp_path: Path) -> None:
+    names = ("nvme1c1n1", "nvme1c2n1", "nvme2n1")
+    blocks = (Block(name="md0", kind="md", slaves=("nvme1n1", "nvme2n1"), level="raid0"),)
+    source = tree(tmp_path, {f"sys/class/block/{name}/stat": STAT for name in names})
+    found = Counters(source, "read", device=(9, 0), mount=Mount(target="/r", device="md0"), blocks=blocks).read()
+    assert found.member_bytes == 3 * 2048 * 512
 
 
 def test_nfs_per_mount() -> None:

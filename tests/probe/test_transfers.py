@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -192,8 +193,24 @@ def test_each_corruption_is_caught_where_it_is(descriptor: int, depth: int, kind
 
 def test_a_file_cut_off_underneath(descriptor: int, depth: int) -> None:
     os.ftruncate(descriptor, 10 * BLOCK + 4096)
-    with pytest.raises(RefusedError, match=rf"read of 16 KiB at offset {10 * BLOCK}: only 4096 bytes of it were moved"):
+    with pytest.raises(
+        RefusedError,
+        match=rf"read of 16 KiB at offset {10 * BLOCK}: only 4096 bytes of it were moved: the file ends at {10 * BLOCK + 4096}, .*",
+    ):
         run(PosixEngine(depth), jobs(descriptor, "read", depth, 1), parts(1))
+
+
+def test_a_write_that_stops_half_way_says_why(descriptor: int, depth: int) -> None:
+    """As on a full disk: setrlimit(2) lets a write go up to the limit, and answers the next with EFBIG."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10 * BLOCK + 4096, hard))
+    try:
+        with pytest.raises(RefusedError) as told:
+            run(PosixEngine(depth), jobs(descriptor, "write", depth, 1), parts(1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(told.value).startswith(f"write of 16 KiB at offset {10 * BLOCK}: only 4096 bytes of it were moved: ")
+    assert str(told.value).endswith(": File too large (EFBIG)")
 
 
 def test_a_descriptor_that_may_not_write(tmp_path: Path, descriptor: int, depth: int) -> None:

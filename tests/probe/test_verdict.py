@@ -67,6 +67,8 @@ CASES: dict[str, tuple[Observed, str, str]] = {
     "host-buffered": (seen(counters={"cached_bytes": BYTES}), "mixed", "certain"),
     # The flag is not on the open file.
     "host-not-direct": (seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, direct=False), "mixed", "certain"),
+    # loop0 counted all bytes, and wrote them into the page cache of the file that it stands for.
+    "host-over-loop": (seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, buffered_below=True), "mixed", "certain"),
     # ext3 filling a hole: written into the page cache, flushed, and dropped from it; mincore sees none of that.
     "host-written-through-cache": (
         seen(counters={**EMPTY_CACHE, "device_bytes": BYTES, "dirtied_bytes": BYTES}, direction="write"),
@@ -89,6 +91,8 @@ CASES: dict[str, tuple[Observed, str, str]] = {
     "host-proven": (seen(counters={**EMPTY_CACHE, "device_bytes": BYTES + MIB}), "host-direct", "certain"),
     # Three times the bytes: others use the disk, which takes the exactness from the proof.
     "host-busy-storage": (seen(counters={**EMPTY_CACHE, "device_bytes": 3 * BYTES}), "host-direct", "likely"),
+    # An existing file on tmpfs (Linux 6.6 takes O_DIRECT there): nothing came to stand in the page cache, it was there.
+    "host-cached-before": (seen(counters={**EMPTY_CACHE, "resident_bytes": BYTES}), "unknown", "unknown"),
     # A network file system without counters: the empty cache alone speaks.
     "host-no-storage-counter": (seen(counters=EMPTY_CACHE), "host-direct", "likely"),
     # Someone else's file: the kernel does not tell what is cached of it.
@@ -154,6 +158,13 @@ def test_each_row(name: str) -> None:
     assert (taken.verdict, taken.confidence) == (verdict, confidence)
     assert taken.because
     assert taken.evidence
+
+
+def test_a_device_that_counts_nothing_leaves_it_to_those_below() -> None:
+    """The head of an NVMe with several paths, Linux 6.1."""
+    taken = judge(seen(counters={**EMPTY_CACHE, "device_bytes": 0, "member_bytes": BYTES}))
+    assert (taken.verdict, taken.confidence) == ("host-direct", "certain")
+    assert judge(seen(counters={**EMPTY_CACHE, "device_bytes": 0, "member_bytes": 0})).verdict == "unknown"
 
 
 def test_counters_that_are_off_are_not_zeros() -> None:
