@@ -47,7 +47,7 @@ def plan(  # noqa: PLR0917 -- options, named on the command line
         Optional[list[str]],
         typer.Option(
             metavar="KIND",
-            help="Print this artifact, and only it: cufile.json, static-routing, modprobe, kernel-cmdline, acs, mount, fstab, systemd-mount, "
+            help="Print this artifact, and only it: cufile.json, static-routing, modprobe, kernel-cmdline, acs, nvme-connect, mount, fstab, systemd-mount, "
             "nfsmount.conf, storageclass, pod, gpu-operator-values, lmcache, lmcache-bench, steps. Several, or all: with --output-dir.",
             show_default=False,
         ),
@@ -109,11 +109,11 @@ def _word(option: str, given: str, known: tuple[W, ...]) -> W:
 def wanted_from(path: str | None) -> Wanted:
     """The intent of a file, or the default one."""
     from gdsctl.cli.text_files import read_text
-    from gdsctl.plan.intent import Intent, Wanted, read
+    from gdsctl.plan.intent import STDIN, Intent, Wanted, read
 
     if path is None:
         return Wanted(intent=Intent())
-    return read(read_text(path), "<stdin>" if path == "-" else path)
+    return read(read_text(path), STDIN if path == "-" else path)
 
 
 def _code(report: PlanReport) -> int:

@@ -27,7 +27,7 @@ def emit(plan: Plan) -> Artifact:
         lines += [comment(f"   check: {command}") for command in step.check]
         lines += [comment(f"   undo: {command}") for command in step.undo]
     if plan.steps:
-        lines += ["", comment("then look: gdsctl verify")]
+        lines += ["", comment(f"then look: {plan.verify}")]
     return Artifact(
         path="steps.txt", content="\n".join(lines) + "\n", reasons={str(s.order): s.what for s in plan.steps}
     )

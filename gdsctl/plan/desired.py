@@ -37,6 +37,7 @@ class Plan(Record, frozen=True, kw_only=True):
     mode_reason: str
     intent: Intent
     intent_from: str
+    verify: str
     release: str | None
     cufile: CufilePlan
     written: CufilePlan
@@ -77,7 +78,8 @@ def plan(assessment: Assessment, wanted: Wanted, mode: Mode = "auto", style: Sty
 def _plan(assessment: Assessment, wanted: Wanted, mode: Mode) -> Plan:
     asked: Mode = mode if mode != "auto" else wanted.intent.mode
     intent = msgspec.structs.replace(wanted.intent, mode=asked)
-    now = Context(assessment, msgspec.structs.replace(wanted, intent=intent))
+    given = mode if mode not in ("auto", wanted.intent.mode) else None
+    now = Context(assessment, msgspec.structs.replace(wanted, intent=intent, mode_given=given))
     wishes = mounts.desire(now)
     context = now
     if any(wish.change != "none" for wish in wishes):
@@ -195,6 +197,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         mode_reason=reason,
         intent=msgspec.structs.replace(now.intent, mounts=now.mounts),
         intent_from=now.said,
+        verify=now.wanted.verify,
         release=context.version,
         cufile=outcome.file,
         written=outcome.file,

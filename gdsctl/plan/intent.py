@@ -12,10 +12,12 @@ from gdsctl.data import cufile_keys
 from gdsctl.data.cufile_keys import keys as all_keys
 from gdsctl.errors import InputError
 from gdsctl.model.pci import canonical_address
+from gdsctl.model.shell import quoted
 from gdsctl.plan.yaml_text import Value, compose, meant
 from gdsctl.record import Record
 
 SCHEMA = "gdsctl/intent/v1"
+STDIN = "<stdin>"
 Mode = Literal["auto", "nvidia-fs", "p2pdma", "compat"]
 PlanMode = Literal["nvidia-fs", "p2pdma", "compat", "undecided"]  # undecided: GPUs or mounts are not known
 GpusBy = Literal["device-plugin", "resource-claim"]
@@ -87,13 +89,27 @@ def expected(wish: MountIntent, mode: Mode) -> Expect:
 class Wanted(Record, frozen=True, kw_only=True):
     """An intent and where it came from.
 
-    `path`: the operator's file, None for the default; `lines`: tuning key -> line in it; `said`: one sentence on it.
+    `path`: the operator's file, None for the default; `lines`: tuning key -> line in it; `said`: one sentence on it;
+    `mode_given`: on the command line, over the file's.
     """
 
     intent: Intent
     path: str | None = None
+    mode_given: Mode | None = None
     lines: dict[str, int] = {}
     said: str = "no intent given: this node's own data mounts, direct or routed"
+
+    @property
+    def verify(self) -> str:
+        """The command that judges a node by this intent."""
+        if self.path is None:
+            if self.mode_given is None:
+                return "gdsctl verify"
+            lines = f"schema: {SCHEMA}\\nmode: {self.mode_given}\\n"
+            return f"printf '{lines}' | gdsctl verify --intent -"
+        file = "FILE" if self.path == STDIN else quoted(self.path)
+        note = f" # after 'mode: {self.mode_given}' is in it" if self.mode_given is not None else ""
+        return f"gdsctl verify --intent {file}{note}"
 
 
 def read(text: str, path: str) -> Wanted:

@@ -545,7 +545,7 @@ def _cufile(now: Context, plan: CufilePlan, keys: frozenset[str] | None) -> list
                 commands=(f"{_backed_up(cufile.PATH)} && install -m 0644 cufile.json {cufile.PATH}",),
                 risk="; ".join(("processes that run keep the old values until they start again", *_forbidding(every))),
                 undo=(_restored(cufile.PATH),),
-                check=("gdsctl lint", "gdsctl verify"),
+                check=("gdsctl lint", now.wanted.verify),
                 changes=tuple(f"{d.key}: {spelt(d.installed)} -> {spelt(d.planned)}" for d in changed),
             )
         )

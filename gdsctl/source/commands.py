@@ -42,6 +42,9 @@ COMMANDS: dict[str, Command] = {
     "ip-addr": _one("ip", "-json", "addr"),
     "dmesg": _one("dmesg", "--color=never"),
     "vastnfs-ctl": _one("vastnfs-ctl", "status"),
+    "lnetctl-net-show": _one("lnetctl", "net", "show"),
+    "lnetctl-peer-show": _one("lnetctl", "peer", "show"),
+    "weka-local-resources": _one("weka", "local", "resources", "--json"),
 }
 
 ENVIRONMENT = {"LC_ALL": "C", "LANG": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"}
