@@ -165,7 +165,10 @@ class _Fixer:
         shown = ".".join(parts)
         trial = copy.deepcopy(self.root)
         value = _taken(trial, parts)
-        if target is None or get(trial, target) is not None:
+        there = get(trial, target) if target is not None else None
+        if target is not None and isinstance(there, dict) and isinstance(value, dict):
+            shown, value = f"{shown} (joined with what {target} has)", _joined(there, value)
+        elif target is None or there is not None:
             self.root = trial
             return f"{shown} taken out" + (f": {target} is set already" if target else ": it has no effect")
         self.renamed += 1
@@ -297,6 +300,15 @@ def _retyped(key: Key, value: Any) -> Any:
     elif key.type == "mount_table" and isinstance(value, dict):
         after = {m: {"rdma_dev_addr_list": entry} if isinstance(entry, list) else entry for m, entry in value.items()}
     return None if after is None or type_fault(key, after) else after
+
+
+def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Both sections as one: lists united, of two other values the first."""
+    both = {**second, **first}
+    for name, more in second.items():
+        if isinstance(more, list) and isinstance(first.get(name), list):
+            both[name] = [*first[name], *(entry for entry in more if entry not in first[name])]
+    return both
 
 
 def _taken(root: dict[str, Any], parts: list[str]) -> Any:

@@ -37,6 +37,10 @@ SAFE: list[tuple[Any, Any]] = [
     ({"properties": {"max_io_threads": 8}}, {"execution": {"max_io_threads": 8}}),
     ({"properties": {"IO_BatchSize": 8}}, {"properties": {"io_batchsize": 8}}),
     ({"blacklist": {"drivers": ["nvme"]}}, {"denylist": {"drivers": ["nvme"]}}),
+    (
+        {"denylist": {"drivers": ["nvme"]}, "blacklist": {"drivers": ["sfxvdev", "nvme"], "mounts": ["/scratch"]}},
+        {"denylist": {"drivers": ["nvme", "sfxvdev"], "mounts": ["/scratch"]}},
+    ),
     ({"profile": {"nvtx": True}, "logging": {"level": "INFO"}}, {"logging": {"level": "INFO"}}),
     ({"properties": {"max_device_cache_size": 4096}}, {"properties": {"max_device_cache_size_kb": 4096}}),
     ({"properties": {"allow_compat_mode": "True"}}, {"properties": {"allow_compat_mode": True}}),
