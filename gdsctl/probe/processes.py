@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from gdsctl.errors import RefusedError
 
 _PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _END_PATIENCE_S = 5.0
 _CLEAN_PATIENCE_S = 300.0
 
@@ -161,8 +162,9 @@ def _keep(reading: int, writing: int, clean: Callable[[], None]) -> None:
     """The whole life of the keeper; does not return."""
     try:
         os.setsid()  # what the terminal or a shell sends to the group is not for it
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         os.close(writing)
         for stream in (0, 1, 2):  # whoever reads our output to its end does not wait for this one
             os.dup2(os.open(os.devnull, os.O_RDWR), stream)
@@ -179,10 +181,21 @@ def _wait_for(process: int, seconds: float) -> None:
 
 
 def _fork() -> int:
-    with warnings.catch_warnings():
-        # Python 3.12 warns where there are other threads, whose locks a child would keep; it takes none of them.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
+    """The child comes back with _ENDING held off; it lets them in when it is set up to live with them.
+
+    Python runs other modules' functions after a fork, in the parent, too: a KeyboardInterrupt in one of them would be
+    written to standard error and forgotten (logging's, for one).
+    """
+    held, process = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING), -1
+    try:
+        with warnings.catch_warnings():
+            # Python 3.12 warns where there are other threads, whose locks a child would keep; it takes none of them.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process = os.fork()
+            return process
+    finally:
+        if process:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
 def _live(work: Work, connection: Connection, parent: int, others: Sequence[Connection]) -> None:
@@ -191,6 +204,7 @@ def _live(work: Work, connection: Connection, parent: int, others: Sequence[Conn
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the parent decides
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             return

@@ -131,8 +131,13 @@ def _own(folder: str, size_bytes: int, introduce: Introduce | None) -> Iterator[
     except OSError as error:
         raise refused(folder, error) from error
     try:
-        within(folder, lambda: _allocate(folder, descriptor, size_bytes))
-        facts = os.fstat(descriptor)
+        try:
+            within(folder, lambda: _allocate(folder, descriptor, size_bytes))
+            facts = os.fstat(descriptor)
+        except FileNotFoundError as error:  # 9p, for one
+            raise RefusedError(f"{folder}: the file system forgets an open file that has no name (ENOENT)") from error
+        except OSError as error:
+            raise refused(folder, error) from error
         yield Target(
             path=folder,
             descriptor=descriptor,
