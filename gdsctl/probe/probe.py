@@ -30,6 +30,7 @@ from gdsctl.source.base import Source
 
 _LAYOUT_BLOCK = 1 << 20
 _MOST_LOG_LINES = 5
+_LONG_ENOUGH_S = 0.5
 
 
 class _Setting(NamedTuple):
@@ -273,7 +274,6 @@ def _limiter(setting: _Setting, lanes: _Lanes, timed: Timed, added: Reading) -> 
     home = numa_node(setting.node, drive.address) if drive is not None and drive.address is not None else None
     nodes = {entry.id: entry.cpus for entry in setting.node.numa.nodes}
     local = cpus(setting.node, str(home), ())[0] if home in nodes and any(setting.cpus) else ()
-    wall_ms = 1e3 * timed.seconds
     return limiter(
         Held(
             gbs=gbs,
@@ -285,12 +285,17 @@ def _limiter(setting: _Setting, lanes: _Lanes, timed: Timed, added: Reading) -> 
             mean_latency_us=(timed.latencies.mean() or 0) / 1e3,
             rate_gbs=request.rate_bytes / 1e9 if request.rate_bytes else None,
             ratio=prediction.ratio,
-            busy=added.busy_ms / wall_ms if added.busy_ms is not None else None,
-            queue=added.queued_ms / wall_ms if added.queued_ms is not None else None,
+            busy=_share(added.busy_ms, timed.seconds),
+            queue=_share(added.queued_ms, timed.seconds),
             nfs_connections=_nfs_connections(mount),
             remote=bool(local) and not set(local) & set(itertools.chain(*setting.cpus)),
         )
     )
+
+
+def _share(milliseconds: int | None, seconds: float) -> float | None:
+    """Of the run; None for a run so short that the kernel's ticks and what comes before and after it matter."""
+    return milliseconds / 1e3 / seconds if milliseconds is not None and seconds >= _LONG_ENOUGH_S else None
 
 
 def _nfs_connections(mount: Mount | None) -> int | None:

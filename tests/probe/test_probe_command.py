@@ -269,6 +269,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_first(folder: Path) -> None:
         ["--rate", "x"],
         ["--mix", "101"],
         ["--plot", "p.gif"],
+        ["--plot", "no/such/folder/p.svg"],
         ["--plot", ""],
         ["--i-know-this-destroys-data", "/dev/null"],
     ],
