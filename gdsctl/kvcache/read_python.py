@@ -69,6 +69,10 @@ def _closing(tokens: list[tuple[int, str, int]]) -> dict[int, int]:
     return found | dict.fromkeys(waiting, len(tokens))
 
 
+_CLOSERS = (")", "]", "}")
+"""Each ends what it stands in, whether or not it is the one that was opened."""
+
+
 class _OpenError(Exception):
     """Not a value that is written down."""
 
@@ -180,7 +184,7 @@ class _Script:
     def _arguments(self, at: int) -> Iterator[tuple[str, Any]]:
         """Those of a call that are written down, from its `(`: by keyword, or by position as "0", "1"."""
         position, at = 0, at + 1
-        while at < len(self.tokens) and self._text(at) != ")":
+        while at < len(self.tokens) and self._text(at) not in _CLOSERS:
             named = self.tokens[at][0] == tokenize.NAME and self._text(at + 1) == "="
             key = self._text(at) if named else str(position)
             position += not named
@@ -198,7 +202,7 @@ class _Script:
         """Behind the next comma on this level, or at the bracket that closes it."""
         while at < len(self.tokens):
             text = self._text(at)
-            if text in (")", "]", "}"):
+            if text in _CLOSERS:
                 return at
             if text == ",":
                 return at + 1
@@ -209,7 +213,7 @@ class _Script:
         """A list of texts: the words of a command line, as subprocess takes them. A word that is none stays open."""
         words: list[Word] = []
         at += 1
-        while at < len(self.tokens) and self._text(at) != "]" and len(words) < 200:
+        while at < len(self.tokens) and self._text(at) not in _CLOSERS and len(words) < 200:
             line = self.tokens[at][2]
             try:
                 value, at = self._value(at)

@@ -142,6 +142,9 @@ def explained(text: str) -> None:
         "import " + "a," * 100_000 + "b\n",
         "x = {" + "'a': {" * 50_000,
         "from x import y as\n",
+        "f(]",
+        "f(a=1}",
+        "x = ['a', 'b')",
         "\0",
     ],
 )
