@@ -73,7 +73,12 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         ),
     ] = EngineName.auto,
     rw: Annotated[Rw, typer.Option(help="What to do, and in which order; rw and randrw mix both.")] = Rw.read,
-    mix: Annotated[int, typer.Option(metavar="PERCENT", help="Of the blocks of rw and randrw are read.")] = 50,
+    mix: Annotated[
+        Optional[int],
+        typer.Option(
+            metavar="PERCENT", help="Of the blocks of rw and randrw are read. Default: 50.", show_default=False
+        ),
+    ] = None,
     bs: Annotated[str, typer.Option(metavar="SIZE", help="Block size: 512 to 64M; several with commas.")] = "1M",
     size: Annotated[str, typer.Option(metavar="SIZE", help="Of all files, or of the part that is read.")] = "1G",
     threads: Annotated[
@@ -85,7 +90,11 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     file_count: Annotated[int, typer.Option("--files", metavar="N", help="Files that the threads are dealt to.")] = 1,
     duration: Annotated[
         Optional[float],
-        typer.Option(metavar="S", help="Go on for so many seconds instead of once through.", show_default=False),
+        typer.Option(
+            metavar="S",
+            help="Go on for so many seconds instead of once through; a sweep: 3 for each combination.",
+            show_default=False,
+        ),
     ] = None,
     warmup: Annotated[float, typer.Option(metavar="S", help="Seconds before counting begins.")] = 0.0,
     ramp: Annotated[
@@ -97,8 +106,11 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     ] = None,
     repeat: Annotated[int, typer.Option(metavar="N", help="Runs; told are the median one and the spread.")] = 1,
     gpu: Annotated[
-        str, typer.Option(metavar="N|all", help="GPU by the CUDA driver's index; several with commas.")
-    ] = "0",
+        Optional[str],
+        typer.Option(
+            metavar="N|all", help="GPU by the CUDA driver's index; several with commas. Default: 0.", show_default=False
+        ),
+    ] = None,
     numa: Annotated[
         str, typer.Option(metavar="N|auto|off", help="NUMA node of the threads; auto: that of their GPU.")
     ] = "auto",
@@ -127,7 +139,8 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         ),
     ] = None,
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="Block sizes from 4 KiB to 16 MiB, one after the other.")
+        bool,
+        typer.Option("--sweep", help="Block sizes from 4 KiB to 16 MiB, 3 s each unless --duration says otherwise."),
     ] = False,
     workload: Annotated[
         Optional[Workload],
@@ -189,13 +202,17 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         raise UsageError("--sessions, --rounds, --model and --chunk-tokens go with --workload kv-cache")
     if (chunk_tokens is not None) > (model is not None):
         raise UsageError("--chunk-tokens goes with --model")
+    if mix is not None and rw not in (Rw.rw, Rw.randrw):
+        raise UsageError("--mix goes with --rw rw or randrw")
+    if gpu is not None and engine is EngineName.posix:
+        raise UsageError("--gpu: --engine posix works on host memory")
     if tool_mode is not None and engine not in _PROGRAMS:
         raise UsageError(f"--tool-mode is of other programs, and --engine {engine.value} is none")
     request = Request(
         path=path,
         engine=engine.value,
         rw=rw.value,
-        read_percent=mix,
+        read_percent=50 if mix is None else mix,
         block_bytes=(_chunk_bytes(model, chunk_tokens),)
         if model is not None
         else tuple(dict.fromkeys(bytes_of(part) for part in bs.split(","))),
@@ -208,7 +225,7 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         ramp_seconds=ramp,
         rate_bytes=bytes_of(rate) if rate is not None else None,
         repeat=repeat,
-        gpus=None if gpu == "all" else _numbers("--gpu", gpu, "or all"),
+        gpus=None if gpu == "all" else _numbers("--gpu", gpu or "0", "or all"),
         numa=numa,
         api=cufile_api.value,
         registered=not unregistered,

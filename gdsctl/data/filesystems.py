@@ -109,6 +109,11 @@ def _by_target() -> dict[str, Target]:
     return {row.name: row for row in tables().target}
 
 
+def fstypes() -> tuple[str, ...]:
+    """All names that rows have."""
+    return tuple(_by_fstype())
+
+
 def filesystem(fstype: str) -> Filesystem | None:
     """The row of a filesystem as the mount table names it; `fuse.NAME` falls back to fuse; None where there is none."""
     rows = _by_fstype()

@@ -15,6 +15,8 @@ def applies(plan: Plan) -> bool:
 def emit(plan: Plan) -> Artifact:
     """Commands for root; what is connected already is a comment."""
     lines = ["#!/bin/sh", comment("NVMe over RDMA: before the mounts that rest on it")]
+    if any(not connection.stands for connection in plan.nvme_of.connections):
+        lines.append("set -e")
     reasons: dict[str, str] = {}
     for connection in plan.nvme_of.connections:
         lines.append(comment(connection.why))

@@ -773,7 +773,9 @@ def _script(launch: Launch) -> Draft | None:
         return None
     steps = _Steps(launch)
     for name, call in reversed(found.items()):
-        steps.add("script.call", name, Tier(name="script", type=name, medium="file", line=call.line))
+        first = call.arguments.get("0", call.arguments.get("filename", ""))
+        path = first if first.startswith("/") else None  # as written down; what a variable holds is not seen
+        steps.add("script.call", name, Tier(name="script", type=name, medium="file", path=path, line=call.line))
     return steps.draft(launch, "Python script", None, min(call.line for call in found.values()))
 
 

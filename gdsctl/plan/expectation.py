@@ -56,7 +56,7 @@ def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
     gate that looked at nothing must not pass.
     """
     by_pair = {(route.gpu, route.mount): route for route in routes}
-    found = list(_gpus_lacking(context))
+    found = [*_gpus_lacking(context), *_nics_lacking(context)]
     mounts_unknown = context.mounts_gap
     for wish in context.absent:
         unsure = mounts_unknown is not None
@@ -123,6 +123,27 @@ def _gpus_lacking(context: Context) -> list[Judged]:
         said = "no GPU to judge: " + ("which there are is not known" if gap else "the node has none")
         return [_nothing("gpu", said, gap, idle=context.wanted.path is None)]
     return []
+
+
+def _nics_lacking(context: Context) -> list[Judged]:
+    """NICs that the intent names for a mount and the node does not have."""
+    gap = context.node.gap("nics", "")
+    there = {name for nic in context.node.nics for name in (nic.rdma_device, nic.address, *nic.netdevs)}
+    return [
+        Judged(
+            requirement=f"nic:{name}",
+            gpu=None,
+            mount=wish.target,
+            expect=None,
+            status="fail" if gap is None else "unknown",
+            because=f"the node has no NIC {name}, which the intent names for {wish.target}",
+            settle_with=gap.settle_with if gap is not None else None,
+        )
+        for wish in context.mounts
+        if wish.nics != "auto"
+        for name in wish.nics
+        if name not in there
+    ]
 
 
 def _nothing(requirement: str, because: str, gap: Gap | None, *, idle: bool) -> Judged:

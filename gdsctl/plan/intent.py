@@ -8,7 +8,7 @@ from typing import Any, Literal, cast, get_args
 
 from gdsctl.assess.system_mounts import is_system
 from gdsctl.assess.view import Storage, View
-from gdsctl.data import cufile_keys
+from gdsctl.data import cufile_keys, filesystems
 from gdsctl.data.cufile_keys import keys as all_keys
 from gdsctl.errors import InputError
 from gdsctl.model.pci import canonical_address
@@ -24,6 +24,7 @@ GpusBy = Literal["device-plugin", "resource-claim"]
 Expect = Literal["direct", "direct-or-routed", "compat", "any"]
 Policy = Literal["GPU_MEM_NVLINKS", "GPU_MEM", "SYS_MEM", "P2P"]
 
+_CLOSE_NAME = 0.8  # lustr is lustre's, weka wekafs's; ext3 is not ext4's
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,17}")
 _OPTION = re.compile(r"[A-Za-z0-9_.:/~@+-]+")
 
@@ -213,6 +214,10 @@ def _mount(value: Value) -> MountIntent:
                 raise given[name].fault("empty, or with a NUL character")
     if "type" in given and not re.fullmatch(r"[A-Za-z0-9_.-]+", found["type"]):
         raise given["type"].fault(f"{found['type'][:60]!r} is not a filesystem's name")
+    if "type" in given and filesystems.filesystem(found["type"]) is None:
+        near = meant(found["type"], filesystems.fstypes(), closeness=_CLOSE_NAME)
+        if near:  # others are mounted as they are written, and judged by what the table says of unknown ones
+            raise given["type"].fault(f"{found['type'][:60]!r} is no filesystem of GPUDirect Storage{near}")
     if "vips" in given:
         found["vips"] = _vips(given["vips"])
     if "nics" in given:

@@ -158,9 +158,9 @@ class _Plain(yaml.constructor.SafeConstructor):
     """The safe constructor on its own, for nodes that are composed already."""
 
 
-def meant(word: str, allowed: Sequence[str] | Mapping[str, object]) -> str:
-    """`; did you mean X?`, or nothing where no name is near."""
-    close = difflib.get_close_matches(word[:100], list(allowed), n=1)
+def meant(word: str, allowed: Sequence[str] | Mapping[str, object], closeness: float = 0.6) -> str:
+    """`; did you mean X?`, or nothing where no name is near (`closeness`: difflib's ratio)."""
+    close = difflib.get_close_matches(word[:100], list(allowed), n=1, cutoff=closeness)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

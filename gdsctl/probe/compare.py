@@ -41,7 +41,7 @@ def arguments(request: Request, report: ProbeReport, engine: str) -> list[str]:
     chosen: dict[str, Any] = {
         "engine": engine,
         "rw": request.rw,
-        "mix": request.read_percent,
+        "mix": request.read_percent if request.mixed else None,
         "bs": report.block_bytes,
         "size": request.size_bytes,
         "threads": report.threads,
@@ -52,7 +52,11 @@ def arguments(request: Request, report: ProbeReport, engine: str) -> list[str]:
         "ramp": request.ramp_seconds,
         "rate": request.rate_bytes,
         "repeat": request.repeat,
-        "gpu": "all" if request.gpus is None else ",".join(map(str, request.gpus)) or "0",
+        "gpu": None
+        if engine == "posix"
+        else "all"
+        if request.gpus is None
+        else ",".join(map(str, request.gpus)) or "0",
         "numa": request.numa,
         "seed": request.seed,
         "i-know-this-destroys-data": request.destroys,

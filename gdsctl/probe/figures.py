@@ -190,26 +190,26 @@ def _median(runs: Sequence[Figures]) -> Figures:
 def _saturated(found: Sequence[Figures]) -> list[Figures]:
     """Where a sweep shows that more blocks under way give no more, the storage is the limit, not their number."""
 
+    def under_way(figures: Figures) -> int:
+        return figures.case.threads * figures.case.iodepth
+
+    def shape(figures: Figures) -> str:
+        return f"{figures.case.threads} threads, {figures.case.iodepth} deep"
+
     def judged(figures: Figures) -> Figures:
-        case, held = figures.case, figures.limiter
-        more = [
-            other
-            for other in found
-            if other.case.block_bytes == case.block_bytes
-            and other.case.threads * other.case.iodepth >= 2 * case.threads * case.iodepth
-        ]
-        if held.name not in ("concurrency", "small-blocks") or not more:
+        if figures.limiter.name not in ("concurrency", "small-blocks", "unknown"):
             return figures
-        best = max(more, key=lambda other: other.gbs)
-        if best.gbs >= _MUCH_MORE * figures.gbs:
+        others = [other for other in found if other.case.block_bytes == figures.case.block_bytes]
+        more = [other for other in others if under_way(other) >= 2 * under_way(figures)]
+        fewer = [other for other in others if 2 * under_way(other) <= under_way(figures)]
+        pairs = [(figures, other) for other in more] or [(other, figures) for other in fewer]
+        if not pairs:
             return figures
-        what = f"{best.case.threads} threads, {best.case.iodepth} deep"
-        found_limit = Limiter(
-            name="storage",
-            likely=True,
-            because=f"{what} gave {best.gbs / figures.gbs:.2f} times as much: {held.because}",
-        )
-        return msgspec.structs.replace(figures, limiter=found_limit)
+        few, many = max(pairs, key=lambda pair: pair[1].gbs / pair[0].gbs if more else -pair[1].gbs / pair[0].gbs)
+        if many.gbs >= _MUCH_MORE * few.gbs:
+            return figures
+        because = f"{shape(many)} gave {many.gbs / few.gbs:.2f} times what {shape(few)} did"
+        return msgspec.structs.replace(figures, limiter=Limiter(name="storage", likely=True, because=because))
 
     return [judged(figures) for figures in found]
 

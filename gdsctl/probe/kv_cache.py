@@ -31,6 +31,8 @@ from gdsctl.source.base import Source
 
 THREADS = (1, 2, 4, 8)
 SESSIONS = 8
+_CHUNKS = 8
+"""Of a session at least, where nothing else is asked for and there are so many: its threads share them."""
 
 
 class _SessionEngine(Uncounted):
@@ -82,7 +84,7 @@ class _Shape:
     def __init__(self, request: Request) -> None:
         self.chunk_bytes = request.cases[0].block_bytes
         chunks = request.size_bytes // self.chunk_bytes
-        self.sessions = request.sessions or min(SESSIONS, chunks)
+        self.sessions = request.sessions or max(1, min(SESSIONS, chunks // _CHUNKS))
         if not 1 <= self.sessions <= chunks:
             raise UsageError(
                 f"--sessions must be 1 to {chunks}: --size holds {chunks} chunks of {words(self.chunk_bytes)}"
@@ -98,8 +100,8 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
     if request.engine not in ("auto", "posix"):
         raise UsageError("--workload kv-cache runs on host memory only: --engine posix")
     check(request)
-    if len(request.block_bytes) > 1 or len(request.iodepth) > 1 or request.mixed:
-        raise UsageError("--workload kv-cache stores and retrieves chunks of one --bs, one block deep")
+    if len(request.block_bytes) > 1 or request.iodepth != (1,) or request.rw != "read":
+        raise UsageError("--workload kv-cache stores and retrieves chunks of one --bs, one block deep, whatever --rw")
     shape = _Shape(request)
     numbers = request.threads if request.threads != (1,) else THREADS
     rows: list[RequestRow] = []
@@ -151,7 +153,6 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         requests=tuple(rows),
         notes=(
             f"{shape.sessions} sessions of {words(shape.session_bytes)} each, which one request is for",
-            "the throughput of store includes filling the buffers, its latencies do not",
             "the figures outside the table are those of its last row",
         ),
         environment=environment(node, mount),
@@ -176,12 +177,14 @@ def _step(
 
 
 def _row(operation: str, threads: int, timed: Timed) -> RequestRow:
+    """Its seconds are those in which a request was under way; filling buffers with contents is not."""
+    seconds = timed.latencies.sum / 1e9
     return RequestRow(
         operation=operation,
         threads=threads,
         requests=timed.blocks,
-        seconds=round(timed.seconds, 6),
-        throughput_gbs=round(timed.bytes / timed.seconds / 1e9, 4),
+        seconds=round(seconds, 6),
+        throughput_gbs=round(timed.bytes / seconds / 1e9, 4),
         latency_us=latency(timed.latencies),
     )
 

@@ -34,7 +34,7 @@ def probe_report(report: ProbeReport, *, verbose: bool = False) -> RenderableTyp
         Text(""),
         *_path(report, verbose=verbose),
         _line("predicted", _predicted(report)),
-        *([_line("limited by", _limited(report.limiter))] if report.limiter is not None else []),
+        *([_line("limited by", _fastest(report) + _limited(report.limiter))] if report.limiter is not None else []),
         *([Text(""), _comparison(report)] if report.comparison else []),
     ]
     if report.verify is not None:
@@ -50,6 +50,8 @@ def _line(name: str, text: str) -> Text:
 
 
 def _run(report: ProbeReport) -> str:
+    if report.requests:
+        return f"kv-cache, {report.files} chunk files of {words(report.block_bytes)}"
     gpus = f", GPU {', '.join(map(str, report.gpus))}" if report.gpus else ""
     shape = (
         "" if report.sweep else f" of {words(report.block_bytes)}, {_count(report.threads, 'thread')}{_deep(report)}"
@@ -144,7 +146,7 @@ def _sweep(rows: Sequence[SweepRow]) -> RenderableType:
             "p50": _us(row.latency_us.p50),
             "p99": _us(row.latency_us.p99),
             "CPU s/GB": f"{row.cpu_seconds_per_gb:.3f}",
-            "limited by": row.limiter.name if row.limiter is not None else "",
+            "limited by": "" if row.limiter is None else row.limiter.name + ("" if row.limiter.likely else "?"),
             "path": row.path_taken.verdict,
         }
 
@@ -160,13 +162,20 @@ def _sweep(rows: Sequence[SweepRow]) -> RenderableType:
     return table
 
 
+def _fastest(report: ProbeReport) -> str:
+    """Which row of a sweep is spoken of."""
+    if not report.sweep:
+        return ""
+    return f"(fastest: {words(report.block_bytes)}, {_count(report.threads, 'thread')}{_deep(report)}) "
+
+
 def _limited(limiter: Limiter) -> str:
     said = "" if limiter.likely else ", perhaps"
     return f"{limiter.name}{said}: {limiter.because}" + (f"; try: {limiter.next}" if limiter.next else "")
 
 
 def _comparison(report: ProbeReport) -> RenderableType:
-    table = _table("engine", "GB/s", "CPU s/GB", "p50", "p99", "path", "ratio")
+    table = _table("engine", "GB/s", "CPU s/GB", "p50", "p99", "path", f"{report.engine} by it")
     mine = report.latency_us
     table.add_row(
         report.engine,

@@ -194,6 +194,20 @@ def test_errors_name_file_line_and_cure(text: str, line: int, words: str) -> Non
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(("written", "meant"), [("lustr", "lustre"), ("weka", "wekafs"), ("xfss", "xfs")])
+def test_a_filesystem_that_is_misspelt(written: str, meant: str) -> None:
+    text = f"schema: gdsctl/intent/v1\nmounts:\n  - target: /x\n    type: {written}\n"
+    with pytest.raises(InputError, match=f"did you mean '{meant}'"):
+        read(text, "i.yaml")
+
+
+@pytest.mark.parametrize("written", ["ext3", "ceph", "zfs", "fuse.juicefs", "pvfs2"])
+def test_a_filesystem_that_no_row_has_is_taken_as_it_is(written: str) -> None:
+    found = read(f"schema: gdsctl/intent/v1\nmounts:\n  - target: /x\n    type: {written}\n", "i.yaml")
+    assert found.intent.mounts is not None
+    assert found.intent.mounts[0].type == written
+
+
 def test_bombs_are_refused_quickly() -> None:
     bomb = "a: &a [x]\n" + "\n".join(
         f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]" for n in range(20)
