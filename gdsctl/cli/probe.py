@@ -206,6 +206,8 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         raise UsageError("--mix goes with --rw rw or randrw")
     if gpu is not None and engine is EngineName.posix:
         raise UsageError("--gpu: --engine posix works on host memory")
+    if compare and verify:
+        raise UsageError("--compare does not go with --verify: comparing blocks costs more than moving them")
     if tool_mode is not None and engine not in _PROGRAMS:
         raise UsageError(f"--tool-mode is of other programs, and --engine {engine.value} is none")
     request = Request(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -218,7 +219,7 @@ def _carrier(setting: _Setting, ran: ToolFigures) -> Carrier:
 
 def _notes(ran: list[ToolFigures], log: tuple[str, ...]) -> list[str]:
     first = ran[0]
-    notes = [f"run as: {' '.join(first.command)}", *first.told.notes]
+    notes = [f"run as: {shlex.join(first.command)}", *first.told.notes]
     if first.told.cpu_seconds is None:
         notes.append(f"the CPU time includes what {first.tool} does before and after moving blocks")
     return [*notes, *(f"cufile.log: {line}" for line in log[:5])]

@@ -45,8 +45,8 @@ class Job(Record, frozen=True, kw_only=True):
     cpus: tuple[int, ...] = ()
 
     def alone(self, direction: Direction) -> Job:
-        """The same in one direction."""
-        return msgspec.structs.replace(self, direction=direction, read_percent=None)
+        """The same in one direction, at once and at no given rate."""
+        return msgspec.structs.replace(self, direction=direction, read_percent=None, after_ns=0, every_ns=0)
 
     def reads_in_turn(self) -> Iterator[bool]:
         """Is the next block read? Of each hundred exactly as many as wanted, in an order that the seed decides."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+import stat
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -102,12 +104,16 @@ def stability(series: tuple[float, ...]) -> Stability:
     """`series`: GB/s in each whole second."""
     mean = statistics.fmean(series) if series else 0.0
     spread = statistics.stdev(series) / mean if len(series) >= _STEADY_SECONDS and mean else None
+    series = tuple(round(gbs, 6) for gbs in series)
     return Stability(series_gbs=series, coefficient_of_variation=None if spread is None else round(spread, 4))
 
 
 def mount_of(node: Report, path: str) -> Mount | None:
-    """The mount that a path lies on; of several on one target, the one on top."""
+    """The mount that a path lies on; of several on one target, the one on top. A block device stands for itself."""
     real = os.path.realpath(path)
+    with contextlib.suppress(OSError):
+        if stat.S_ISBLK(os.stat(real).st_mode):
+            return Mount(target=path, device=os.path.basename(real))
     over = [m for m in node.mounts if real == m.target or real.startswith(m.target.rstrip("/") + "/")]
     return max(enumerate(over), key=lambda found: (len(found[1].target), found[0]))[1] if over else None
 

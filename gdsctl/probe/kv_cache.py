@@ -100,6 +100,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
     if request.engine not in ("auto", "posix"):
         raise UsageError("--workload kv-cache runs on host memory only: --engine posix")
     check(request)
+    _only_what_it_does(request)
     if len(request.block_bytes) > 1 or request.iodepth != (1,) or request.rw != "read":
         raise UsageError("--workload kv-cache stores and retrieves chunks of one --bs, one block deep, whatever --rw")
     shape = _Shape(request)
@@ -126,6 +127,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         blocks=timed.blocks,
         distinct_bytes=shape.chunks * shape.chunk_bytes,
         counters=added,
+        buffered_below=counters.buffered_below(),
     )
     taken = judge(seen)
     return ProbeReport(
@@ -157,6 +159,21 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         ),
         environment=environment(node, mount),
     )
+
+
+def _only_what_it_does(request: Request) -> None:
+    given = {
+        "--duration": request.seconds is not None,
+        "--rate": request.rate_bytes is not None,
+        "--ramp": request.ramp_seconds,
+        "--warmup": request.warmup_seconds,
+        "--repeat": request.repeat > 1,
+        "--files": request.files > 1,
+        "--numa": request.numa != "auto",
+        "--i-know-this-destroys-data": request.destroys is not None,
+    }
+    if wrong := [name for name, value in given.items() if value]:
+        raise UsageError(f"{', '.join(wrong)}: not with --workload kv-cache, which has --sessions and --rounds")
 
 
 def _step(

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import itertools
 import os
+import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,9 +21,9 @@ from gdsctl.probe.figures import Carrier, Figures, latency, mount_of, predicted,
 from gdsctl.probe.limiter import Held, Limiter, limiter
 from gdsctl.probe.offsets import order, regions
 from gdsctl.probe.pinning import cpus, numa_node
-from gdsctl.probe.posix import PosixEngine
+from gdsctl.probe.posix import PosixEngine, memory_bytes
 from gdsctl.probe.report import ProbeReport, SideRow, Verified
-from gdsctl.probe.request import SWEEP_SECONDS, Case, Request, check
+from gdsctl.probe.request import SWEEP_SECONDS, Case, Request, check, require_memory
 from gdsctl.probe.run import Progress, Timed, flush, run
 from gdsctl.probe.target import Target, opened
 from gdsctl.probe.verdict import Observed, joined, judge
@@ -144,8 +145,11 @@ class _Lanes(NamedTuple):
     depth: int
 
 
-def _lanes(setting: _Setting, case: Case) -> _Lanes:
-    """Threads are dealt to the files, then to the GPUs, in turn; each has its own part of its file."""
+def _lanes(setting: _Setting, case: Case, contents: int) -> _Lanes:
+    """Threads are dealt to the files, then to the GPUs, in turn; each has its own part of its file.
+
+    `contents`: the seed of what is written, or of what is read.
+    """
     request, engine, gpus = setting.request, setting.chosen.engine, setting.chosen.gpus
     threads, depth = case.threads, case.iodepth
     if depth > 1 and not engine.queues:  # no queue here: as many more threads keep as many blocks under way
@@ -153,6 +157,7 @@ def _lanes(setting: _Setting, case: Case) -> _Lanes:
     files = len(setting.targets)
     threads = min(threads, files * min(target.size_bytes // case.block_bytes for target in setting.targets))
     every_ns = int(1e9 * case.block_bytes * threads / request.rate_bytes) if request.rate_bytes else 0
+    require_memory(threads * memory_bytes(case.block_bytes * depth))
     parts = [
         regions(target.size_bytes, case.block_bytes, len(range(at, threads, files)))
         for at, target in enumerate(setting.targets)
@@ -165,11 +170,11 @@ def _lanes(setting: _Setting, case: Case) -> _Lanes:
                 direction=request.directions[0],
                 block_bytes=case.block_bytes,
                 iodepth=depth,
-                seed=request.seed,
+                seed=contents,
                 checked=request.verify,
                 gpu=gpus[lane % len(gpus)] if gpus else None,
                 read_percent=request.read_percent if request.mixed else None,
-                after_ns=int(1e9 * request.ramp_seconds * lane / threads),
+                after_ns=int((1e9 * request.ramp_seconds + every_ns) * lane / threads),
                 every_ns=every_ns,
                 cpus=setting.cpus[lane % len(setting.cpus)],
             )
@@ -178,11 +183,17 @@ def _lanes(setting: _Setting, case: Case) -> _Lanes:
     return _Lanes(tuple(jobs), tuple(orders), depth)
 
 
+def _contents(request: Request) -> int:
+    """Other bytes for each run that only writes: a write that is lost must not find what it would have left."""
+    return request.seed if request.reads else secrets.randbits(63)
+
+
 def _measure(setting: _Setting, case: Case, progress: Progress | None) -> Figures:
     request, engine, mount = setting.request, setting.chosen.engine, setting.mount
-    lanes = _lanes(setting, case)
+    lanes = _lanes(setting, case, _contents(request))
     if request.warmup_seconds:
-        run(engine, lanes.jobs, lanes.orders, seconds=request.warmup_seconds)
+        warming = lanes if request.reads else _lanes(setting, case, _contents(request))
+        run(engine, warming.jobs, warming.orders, seconds=request.warmup_seconds)
     files = [(target.descriptor, target.size_bytes) for target in setting.targets]
     counters = {
         direction: Counters(
@@ -321,7 +332,7 @@ def _verified(request: Request, engine: Engine, lanes: _Lanes, timed: Timed) -> 
         checked, mismatch = again.bytes, again.mismatch
     return Verified(
         ok=mismatch is None,
-        seed=request.seed,
+        seed=lanes.jobs[0].seed,
         bytes=checked,
         first_bad_offset=mismatch.offset if mismatch else None,
         kind=mismatch.kind if mismatch else None,

@@ -20,6 +20,7 @@ _SMALLEST, _LARGEST = 512, 64 << 20
 _MOST_THREADS, _MOST_DEPTH, _MOST_FILES, _MOST_REPEATS, _MOST_CASES = 1024, 4096, 1024, 100, 200
 _MOST_ROUNDS = 1_000_000
 _LONGEST_S = 86400
+_LONGEST_WAIT_S = 20
 
 
 class Case(NamedTuple):
@@ -96,8 +97,9 @@ def check(request: Request) -> None:
             raise UsageError(f"{name} must be 0 to {_LONGEST_S} seconds")
     if request.ramp_seconds and request.seconds is None and not request.sweeps:
         raise UsageError("--ramp needs a --duration: what is moved while threads begin one by one does not count")
-    if request.rate_bytes is not None and request.rate_bytes < max(request.block_bytes) / 10:
-        raise UsageError("--rate is less than a block of --bs in ten seconds")
+    slowest = max((case.block_bytes * case.threads for case in request.cases), default=0)
+    if request.rate_bytes is not None and request.rate_bytes < slowest / _LONGEST_WAIT_S:
+        raise UsageError(f"--rate is less than a block of --bs for each of --threads in {_LONGEST_WAIT_S} seconds")
     if len(request.cases) > _MOST_CASES:
         raise UsageError(f"{len(request.cases)} combinations of --bs, --threads and --iodepth; {_MOST_CASES} at most")
     most = max(request.threads)

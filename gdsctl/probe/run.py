@@ -213,7 +213,7 @@ def _joined(found: Sequence[Timed], shares: Sequence[slice], threads: int, cpu_s
         block_bytes=found[0].block_bytes,
         seconds=max(timed.seconds for timed in found),
         cpu_seconds=sum(timed.cpu_seconds for timed in found) + cpu_seconds,
-        series_gbs=tuple(round(sum(second), 4) for second in series),
+        series_gbs=tuple(map(sum, series)),
         sides={direction: _side([timed.sides[direction] for timed in found]) for direction in found[0].sides},
         by_thread=tuple(by_thread),
         mismatch=min(mismatches, key=lambda mismatch: mismatch.offset, default=None),
@@ -367,7 +367,7 @@ def _figures(crew: _Crew, job: Job, mismatch: Mismatch | None) -> Timed:
         block_bytes=job.block_bytes,
         seconds=seconds,
         cpu_seconds=crew.cpu_seconds or 0.0,
-        series_gbs=tuple(round(per_second.get(second, 0) * job.block_bytes / 1e9, 4) for second in range(int(seconds))),
+        series_gbs=tuple(per_second.get(second, 0) * job.block_bytes / 1e9 for second in range(int(seconds))),
         sides={
             direction: Side(
                 moved_blocks=sum(log.folded for log in some), latencies=merged(log.histogram for log in some)

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gdsctl.probe.engine import Job, Log, MismatchError, Pace, Stop, TransferError
+from gdsctl.probe.engine import SLICE, Job, Log, MismatchError, Pace, Stop, TransferError
 from gdsctl.probe.pattern import Pattern
 from gdsctl.record import Record
 
@@ -36,6 +36,9 @@ _READ_FIXED, _WRITE_FIXED, _READ, _WRITE = 4, 5, 22, 23
 _SQES_AT = 0x10000000
 _PARAMS = struct.Struct("=10I8IQ8IQ")
 _SQE_WORDS = 8
+
+_AGAIN = frozenset({errno.EINTR, errno.ETIME, errno.EAGAIN, errno.EBUSY})
+"""What io_uring_enter(2) says where the same call may do in a moment, or after completions have been taken."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -159,7 +162,9 @@ class QueueLane:
         begun, moving = [0] * slots, [0] * slots
         checked, mixed, paced = self._job.checked, self._job.read_percent is not None, bool(self._job.every_ns)
         pace, reads = self._pace, [self._job.direction == "read"] * slots
-        logs = (log.split() if mixed else log, log)
+        noted = [(side.ends.append, side.latencies.append) for side in (log.split() if mixed else log, log)]
+        counts = [ctypes.c_uint(number) for number in range(slots + 1)]
+        done = 0
         enter, number = _libc.syscall, ctypes.c_long(_ENTER)
         descriptor, one, flags, none = ctypes.c_uint(ring.descriptor), ctypes.c_uint(1), ctypes.c_uint(_GETEVENTS), None
         size = ctypes.c_size_t(0)
@@ -173,6 +178,7 @@ class QueueLane:
         tail, head = words[ring.sq_tail], words[ring.cq_head]
         while True:
             queued, more = 0, False
+            filled: list[int] = []
             now = pace.wait(stop) if paced and not under_way else clock()
             if failure is None and now < stop.at:
                 more = True
@@ -186,6 +192,7 @@ class QueueLane:
                         sqes[slot * _SQE_WORDS] = self._read if reads[slot] else self._write
                     if checked and not reads[slot]:
                         self._load(slot, offset)
+                        filled.append(slot)
                         now = clock()
                     if paced:
                         pace.taken(now)
@@ -199,15 +206,20 @@ class QueueLane:
             unsubmitted += queued
             if not under_way:
                 break
+            if filled:  # one call submits them all, when the last is filled
+                now = clock()
+                for slot in filled:
+                    begun[slot] = now
             if paced and free and more:
                 limit[0], limit[1] = divmod(max(1, min(pace.due, stop.at) - clock()), 1_000_000_000)
-                taken = enter(number, descriptor, ctypes.c_uint(unsubmitted), one, until_flags, until, until_size)
+                taken = enter(number, descriptor, counts[unsubmitted], one, until_flags, until, until_size)
             else:
-                taken = enter(number, descriptor, ctypes.c_uint(unsubmitted), one, flags, none, size)
+                taken = enter(number, descriptor, counts[unsubmitted], one, flags, none, size)
             if taken >= 0:
                 unsubmitted -= taken
-            elif (code := ctypes.get_errno()) not in (errno.EINTR, errno.ETIME):
-                raise TransferError(moving[0], 0, OSError(code, os.strerror(code)))
+            elif (code := ctypes.get_errno()) not in _AGAIN:
+                lowest = min(offset for slot, offset in enumerate(moving) if slot not in free)
+                raise TransferError(lowest, 0, OSError(code, os.strerror(code)))
             now = clock()
             end = words[ring.cq_tail]
             while head != end:
@@ -215,9 +227,10 @@ class QueueLane:
                 slot, result = words[at], words[at + 2]
                 head = (head + 1) & 0xFFFFFFFF
                 under_way -= 1
-                side = logs[reads[slot]]
-                side.ends.append(now)
-                side.latencies.append(now - begun[slot])
+                note_end, note_latency = noted[reads[slot]]
+                note_end(now)
+                note_latency(now - begun[slot])
+                done += 1
                 if result != block:
                     failure = _earlier(failure, _failure(moving[slot], result))
                 elif checked and reads[slot]:
@@ -225,7 +238,9 @@ class QueueLane:
                     failure = _earlier(failure, MismatchError(bad)) if bad else failure
                 free.append(slot)
             words[ring.cq_head] = head
-            log.relieve()
+            if done >= SLICE:
+                done = 0
+                log.relieve()
         if failure is not None:
             raise failure
 

@@ -15,7 +15,8 @@ from gdsctl.probe.compare import said
 from gdsctl.render.schemas import schema
 from tests.probe.test_probe_command import folder  # noqa: F401 -- a fixture
 
-COMMAND = [sys.executable, "-m", "gdsctl", "probe", "--engine", "posix", "--format", "json"]
+START = f"import sys; sys.path = [*filter(None, sys.path), {str(Path(__file__).parents[2])!r}]; from gdsctl.cli import main; main()"
+COMMAND = [sys.executable, "-c", START, "probe", "--engine", "posix", "--format", "json"]
 
 
 @pytest.mark.parametrize(
@@ -36,12 +37,14 @@ def test_what_a_ratio_means(verdict: str, engine: str, ratio: float, overlap: bo
 def test_with_itself_and_with_what_is_not_here(folder: Path) -> None:  # noqa: F811 -- the fixture
     hostile = folder / "-n $(touch x)"
     hostile.mkdir()
+    (folder / "typer.py").write_text("raise SystemExit(99)")  # what lies in the current folder is nobody's module
     if os.path.exists("/dev/nvidiactl"):
         pytest.skip("there is a GPU")
     done = subprocess.run(
         [*COMMAND, *("--size", "8M", "--bs", "64k,1M", "--rw", "randrw", "--mix", "60", "--threads", "2", "--files", "2"),
          *("--duration", "0.2", "--repeat", "2", "--compare", "posix", "--compare", "bounce", "--", str(hostile))],
         capture_output=True, text=True, check=True, timeout=120,
+        cwd=folder,
     )  # fmt: skip
     found = json.loads(done.stdout)
     jsonschema.validate(found, schema("probe"))
@@ -51,4 +54,4 @@ def test_with_itself_and_with_what_is_not_here(folder: Path) -> None:  # noqa: F
     (note,) = [note for note in found["notes"] if note.startswith("not compared with bounce: ")]
     assert "settle with: nvidia-smi" in note
     assert os.listdir(hostile) == []
-    assert os.listdir(folder) == [hostile.name]
+    assert sorted(os.listdir(folder)) == sorted([hostile.name, "typer.py"])

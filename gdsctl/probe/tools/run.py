@@ -61,7 +61,7 @@ class Prepared(NamedTuple):
             descriptors=self.descriptors,
         )
         told = self.tool.parse(ended.stdout, os.pread(results, _MOST_RESULTS, 0).decode("utf-8", "replace"), self.work)
-        if not told.bytes or not told.blocks:
+        if min(told.bytes, told.blocks, *(side.bytes for side in told.sides)) < 0 or not told.bytes * told.blocks:
             raise ToolError(f"{self.tool.name} tells that it moved nothing")
         if told.seconds <= 0:
             raise ToolError(f"{self.tool.name} was done in less time than it can tell; give more --size")
