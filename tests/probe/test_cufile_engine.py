@@ -54,7 +54,7 @@ def probe(stub: str, tmp_path: Path):
         """Exit code, document or None, stderr."""
         environment = dict(os.environ) | {
             "LD_PRELOAD": stub,
-            "FAKECUDA_GPUS": "0000:17:00.0",
+            "FAKECUDA_GPUS": "0000:17:00.0,0000:65:00.0",
             "FAKEROOT": str(root),
             "TMPDIR": str(tmp_path),
         }
@@ -89,6 +89,47 @@ def test_compat_mode_is_seen_by_the_librarys_own_count(probe: Any, rw: str) -> N
 
 
 @pytest.mark.oracle
+def test_two_gpus_at_once_and_both_directions(probe: Any) -> None:
+    """128 blocks: what was read and what was written is counted by the library for both GPUs together."""
+    code, found, said = probe(
+        *(
+            "--engine",
+            "cufile",
+            "--gpu",
+            "all",
+            "--threads",
+            "4",
+            "--rw",
+            "randrw",
+            "--size",
+            "8M",
+            "--bs",
+            "64k",
+            "--verify",
+        )
+    )
+    assert code == 0, said
+    assert found["gpus"] == [0, 1]
+    assert (found["path_taken"]["verdict"], found["verify"]["ok"]) == ("compat", True)
+    counted = [piece for piece in found["path_taken"]["evidence"] if piece["source"] == "cuFileGetStatsL3"]
+    moved = {piece["fact"]: int(piece["value"].rpartition("all ")[2]) for piece in counted}
+    assert moved == {
+        "reads: blocks by path": found["read"]["bytes"] >> 16,
+        "writes: blocks by path": found["write"]["bytes"] >> 16,
+    }
+    assert sum(moved.values()) == 128
+
+
+@pytest.mark.oracle
+def test_the_baseline_of_compat_mode(probe: Any) -> None:
+    code, found, said = probe("--engine", "bounce", "--size", "4M", "--bs", "64k", "--compare", "compat")
+    assert code == 0, said
+    (row,) = found["comparison"]
+    assert (row["engine"], row["verdict"]) == ("compat", "compat")
+    assert "compat mode forced" in row["carried_by"]
+
+
+@pytest.mark.oracle
 def test_a_direct_route_demanded_forbids_compat_mode(probe: Any) -> None:
     """The strong test: without nvidia-fs and without compat mode the library does not open at all."""
     code, found, said = probe("--require-path", "nvidia-fs", "--size", "1M")
@@ -118,7 +159,7 @@ def test_bounce_goes_through_the_gpus_memory(probe: Any) -> None:
 def test_a_gpu_that_is_not_there(probe: Any) -> None:
     code, _, said = probe("--engine", "cufile", "--gpu", "3", "--size", "1M")
     assert code == 3
-    assert "no GPU 3: the CUDA driver shows 1" in said
+    assert "no GPU 3: the CUDA driver shows 2" in said
 
 
 def test_the_private_configuration_keeps_the_nodes_keys() -> None:
