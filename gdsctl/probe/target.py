@@ -168,7 +168,7 @@ def _existing(path: str, wanted_bytes: int, block_bytes: int, *, given_up: bool)
         size = min(os.lseek(descriptor, 0, os.SEEK_END), wanted_bytes) // block_bytes * block_bytes
         if not size:
             raise UsageError(f"{path}: shorter than one block of {words(block_bytes)}")
-        with contextlib.suppress(OSError):  # what is cached of it hides extents that were never written, and answers reads
+        with contextlib.suppress(OSError):  # what is cached hides extents that were never written, and answers reads
             os.posix_fadvise(descriptor, 0, size, os.POSIX_FADV_DONTNEED)
         hole = None if stat.S_ISBLK(facts.st_mode) else first_hole(descriptor, size)
         if hole is not None:
