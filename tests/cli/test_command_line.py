@@ -253,14 +253,13 @@ def test_a_full_disk_is_exit_code_5() -> None:
     "arguments", [["inspect", "-S", EXAMPLE], ["inspect", "-S", EXAMPLE, "-f", "json"], ["--help"]]
 )
 def test_a_reader_that_stops_early_is_no_error(arguments: list[str]) -> None:
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "gdsctl", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    stderr = process.stderr.read()
-    process.stderr.close()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        stderr = process.stderr.read()
     assert (process.wait(), stderr) == (0, b"")
 
 
@@ -268,15 +267,18 @@ def test_interrupt_is_exit_code_130(tmp_path: Path) -> None:
     """The input is a FIFO: opening its other end waits until gdsctl reads, so the signal finds it at work."""
     fifo, target = tmp_path / "fifo", tmp_path / "out.json"
     os.mkfifo(fifo)
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "gdsctl", "parse", "gdscheck", str(fifo), "--output", str(target)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,
-    )
-    with open(fifo, "wb"):
-        process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+    ) as process:
+        try:
+            with open(fifo, "wb"):
+                process.send_signal(signal.SIGINT)
+                stdout, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, stdout) == (130, b"")
     assert stderr.decode().splitlines()[-1] == "gdsctl: interrupted"
     assert [path.name for path in tmp_path.iterdir()] == ["fifo"]

@@ -383,29 +383,45 @@ def _root() -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted(folder: Path, number: signal.Signals) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, folder, "--size", "16M", "--rw", "write", "--duration", "60", "--engine", "posix"],
+    with _started(
+        *(folder, "--size", "16M", "--rw", "write", "--duration", "60", "--engine", "posix"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-    )
-    _until_it_works(process)
-    process.send_signal(number)
-    out, said = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
-    assert said == "gdsctl: interrupted\n"
+    ) as process:
+        _until_it_works(process)
+        process.send_signal(number)
+        out, said = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, b"")
+    assert said == b"gdsctl: interrupted\n"
     assert os.listdir(folder) == []
 
 
-def _until_it_works(process: subprocess.Popen[str]) -> None:
+@contextlib.contextmanager
+def _started(*arguments: object, stdout: int, stderr: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A probe that a failed test does not leave running, for the next test to find."""
+    with subprocess.Popen([*COMMAND, *map(str, arguments)], stdout=stdout, stderr=stderr) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _until_it_works(process: subprocess.Popen[bytes]) -> None:
     """Until its transfers show: it holds a deleted file open, and has a worker."""
     for _ in range(600):
-        links = [os.path.realpath(f"/proc/{process.pid}/fd/{name}") for name in os.listdir(f"/proc/{process.pid}/fd")]
         workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-        if any("(deleted)" in link for link in links) and workers:
+        if workers and any("(deleted)" in link for link in _open_files(process.pid)):
             return
         time.sleep(0.05)
     pytest.fail("the probe never began")
+
+
+def _open_files(process: int) -> list[str]:
+    links = []
+    for name in os.listdir(f"/proc/{process}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            links.append(os.readlink(f"/proc/{process}/fd/{name}"))
+    return links
 
 
 KILLS = int(os.environ.get("GDSCTL_KILLS", "8"))
@@ -427,14 +443,14 @@ def test_ended_at_any_moment_nothing_stays(folder: Path, seed: int) -> None:
     """
     data = folder / "data"
     data.mkdir()
-    process = subprocess.Popen(
-        [*COMMAND, data, "--size", "16M", "--engine", "posix", "--duration", "9", *SHAPES[seed % len(SHAPES)]],
+    with _started(
+        *(data, "--size", "16M", "--engine", "posix", "--duration", "9", *SHAPES[seed % len(SHAPES)]),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )
-    time.sleep(random.Random(seed).uniform(0, 2.5))  # noqa: S311 -- any moment will do
-    process.send_signal(ENDS[seed // len(SHAPES) % len(ENDS)])
-    process.wait(timeout=60)
+    ) as process:
+        time.sleep(random.Random(seed).uniform(0, 2.5))  # noqa: S311 -- any moment will do
+        process.send_signal(ENDS[seed // len(SHAPES) % len(ENDS)])
+        process.wait(timeout=60)
     for _ in range(200):
         if not os.listdir(data) and not _at_work(str(data)):
             return

@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,14 +77,22 @@ def test_one_that_never_begins_ends_the_others() -> None:
 
 
 def test_a_worker_that_is_killed_is_told() -> None:
+    began: list[set[int]] = []
+
     def killed(connection: Connection) -> None:
         Line(connection, lambda: None).go()
         os.kill(os.getpid(), signal.SIGKILL)
 
+    before = _children()
     with pytest.raises(RefusedError, match="a worker process was killed"):
-        together([killed], ended=never, moved=silent, patience_s=20)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)  # all were reaped
+        together([killed], ended=never, moved=silent, patience_s=20, begin=lambda: began.append(_children()))
+    assert len(began[0] - before) == 1
+    assert _children() == before  # it was reaped
+
+
+def _children() -> set[int]:
+    thread = threading.get_native_id()
+    return {int(child) for child in Path(f"/proc/self/task/{thread}/children").read_text().split()}
 
 
 def test_workers_end_with_their_parent() -> None:
@@ -94,16 +104,16 @@ def work(connection):
     time.sleep(60)
 together([work] * 2, ended=lambda _: False, moved=lambda _: None, patience_s=60)
 """
-    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    workers = [int(parent.stdout.readline()) for _ in range(2)]
-    parent.kill()
-    parent.wait()
-    until = time.monotonic() + 10
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            assert parent.stdout is not None
+            workers = [int(parent.stdout.readline()) for _ in range(2)]
+        finally:
+            parent.kill()
+    until = time.monotonic() + 30
     while any(map(_runs, workers)) and time.monotonic() < until:
         time.sleep(0.01)
     assert not any(map(_runs, workers))
-    parent.stdout.close()
 
 
 def _runs(process: int) -> bool:

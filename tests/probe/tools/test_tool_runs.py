@@ -210,12 +210,12 @@ def alive(process: int) -> bool:
     try:
         with open(f"/proc/{process}/stat", encoding="ascii") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
 def gone(process: int) -> bool:
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while alive(process) and time.monotonic() < until:
         time.sleep(0.02)
     return not alive(process)
@@ -239,7 +239,7 @@ def test_a_program_that_is_not_done_in_time_is_ended_with_its_children(tmp_path:
     began = time.monotonic()
     with pytest.raises(RefusedError, match=r"sh was not done after 0\.5 s, and was ended"):
         execute(["sh", "-c", script], limit_s=0.5)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert all(gone(int(process)) for process in pids.read_text().split())
 
 
