@@ -398,7 +398,12 @@ def _full(name: str, field: Value) -> str:
     instead = (dead and dead.instead) or (label and label.key)
     if instead:
         raise field.fault(f"libcufile does not act on it; the key is {instead}")
-    raise field.fault("not a key of cufile.json" + meant(name, [*rows, *(row.rpartition(".")[2] for row in rows)]))
+    section, _, last = name.rpartition(".")
+    beside = [row.removeprefix(f"{section}.") for row in rows if section and row.startswith(f"{section}.")]
+    near = meant(last, beside) if beside else meant(name, [*rows, *(row.rpartition(".")[2] for row in rows)])
+    sections = sorted({row.section for row in all_keys()})
+    known = f"known in {section}: {', '.join(beside)}" if beside else f"known here: the keys of {', '.join(sections)}"
+    raise field.fault(f"not a key of cufile.json{near}; {known}")
 
 
 # --- the default: what the node's own mounts suggest ----------------------------------------------------------------

@@ -103,7 +103,8 @@ class Value:
             here = f"{self.name}.{name}" if self.name else name
             line = key.start_mark.line + 1
             if allowed is not None and name not in allowed:
-                raise InputError(f"unknown key {here[:200]!r}{meant(name, allowed)}", line=line)
+                known = f"; known here: {', '.join(allowed)}"
+                raise InputError(f"unknown key {here[:200]!r}{meant(name, allowed)}{known}", line=line)
             if name in found:
                 raise InputError(f"{here[:200]} is given twice", line=line)
             found[name] = Value(node, here)

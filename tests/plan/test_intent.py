@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -192,6 +194,30 @@ def test_errors_name_file_line_and_cure(text: str, line: int, words: str) -> Non
         read(text, "my intent.yaml")
     assert str(caught.value).startswith(f"my intent.yaml:{line}: ")
     assert words in str(caught.value)
+
+
+# From the intent of docs/plan.md and the contract's example, by hand.
+_LEVELS = [
+    ("moutns: []", "mounts", ("schema", "gds_version", "mode", "gpus", "mounts", "tuning", "workload")),
+    ("mounts:\n- {target: /a, tranport: rdma}", "transport", ("target", "expect", "vips", "nics", "nvme_of")),
+    (
+        "mounts:\n- target: /a\n  nvme_of: {nqn: 'nqn.2024-01.a:b', tradr: '::1'}",
+        "traddr",
+        ("nqn", "traddr", "trsvcid", "hostnqn", "ctrl_loss_tmo_s", "nr_io_queues"),
+    ),
+    ("workload: {chunk_byte: 1MiB}", "chunk_bytes", ("kind", "chunk_bytes", "gpus_by")),
+    ("tuning:\n  max_io_thread: 3", "max_io_threads", ("execution", "properties", "logging", "denylist")),
+    ("tuning:\n  execution: {max_io_thread: 3}", "max_io_threads", ("parallel_io", "max_io_queue_depth")),
+]
+
+
+@pytest.mark.parametrize(("text", "near", "known"), _LEVELS)
+def test_an_unknown_key_is_told_with_those_that_there_are(text: str, near: str, known: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        read(text, "i.yaml")
+    said, _, listed = str(caught.value).partition("; known")
+    assert near in said.partition("did you mean")[2]
+    assert set(known) <= set(re.findall(r"[a-z_]+", listed))
 
 
 @pytest.mark.parametrize(("written", "meant"), [("lustr", "lustre"), ("weka", "wekafs"), ("xfss", "xfs")])
