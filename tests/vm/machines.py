@@ -111,7 +111,7 @@ PROBES = {
     ),
     "probe-faults": _probe("probing faults"),
     "probe-kills": _probe("probing kills xfs 50; probing kills nfs4-tcp 50; probing kills nfs3-rdma 20"),
-    "probe-ratios": _probe("probing ratios xfs 3"),
+    "probe-ratios": _probe("for k in xfs raid0 nfs4-rdma nvmeof-rdma; do probing ratios $k 1; done"),
 }
 
 
