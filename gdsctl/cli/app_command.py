@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import Annotated, Optional
 
 import typer
@@ -13,7 +14,8 @@ def app(  # noqa: PLR0917 -- options, named on the command line
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Scripts, environment files, compose files, manifests, LMCache YAML, JSON; - for standard input.",
+            help="Scripts, environment files, Dockerfiles, compose files, manifests, docker inspect, LMCache YAML, JSON; "
+            "- for standard input. Several are one application.",
             show_default=False,
         ),
     ],
@@ -62,9 +64,9 @@ def app(  # noqa: PLR0917 -- options, named on the command line
             raise error.at("<stdin>" if model == "-" else model) from None
         if tp is not None:
             sized.attention.check_tp(tp)
-    texts = [("<stdin>" if path == "-" else path, read_text(path)) for path in dict.fromkeys(files)]
+    texts = [("<stdin>" if path == "-" else path, _text(path)) for path in dict.fromkeys(files)]
     node = pipeline.inspect(open_source(snapshot)) if live or snapshot is not None else None
-    report = judge(texts, tool=pipeline.tool(), node=node, model=sized, strict=strict)
+    report = judge(texts, tool=pipeline.tool(), node=node, model=sized, strict=strict, look=_beside)
     if format is Format.table:
         from gdsctl.render import app_report, terminal
 
@@ -80,3 +82,48 @@ def app(  # noqa: PLR0917 -- options, named on the command line
                 for reason in reasons:
                     say(f"unknown: {stack.source}: {reason}")
     return {"pass": 0, "fail": 1, "unknown": 3}[report.verdict]
+
+
+_LARGEST_BESIDE = 1 << 20
+
+
+def _text(path: str) -> str:
+    """A file's text. Raises InputError that says what it seems to be where it is none, or not there."""
+    from gdsctl.cli.text_files import read_text
+    from gdsctl.kvcache import foreign
+
+    try:
+        return read_text(path)
+    except InputError as error:
+        seems = None
+        if path.startswith("example:"):
+            seems = f"a node, not a file: use `gdsctl app FILE --snapshot {path}`"
+        elif os.path.isdir(path):
+            with os.scandir(path) as entries:
+                seems = foreign.seems_folder(
+                    frozenset(entry.name for entry, _ in zip(entries, range(1000), strict=False)), path
+                )
+        elif os.path.isfile(path):
+            with open(path, "rb") as stream:
+                seems = foreign.seems_bytes(stream.read(16), path)
+        if seems is None:
+            raise
+        raise InputError(seems, path=path) from None
+
+
+def _beside(given: str, name: str) -> tuple[str, str] | None:
+    """Path and text of a small file by the name that a given one uses, if it lies in or below the folder of that."""
+    if given == "<stdin>" or "\0" in name:
+        return None
+    folder = os.path.dirname(given)
+    path = os.path.normpath(os.path.join(folder, name))
+    within = os.path.realpath(folder or ".")
+    try:
+        real = os.path.realpath(path)
+        if os.path.commonpath([within, real]) != within or not os.path.isfile(real):
+            return None
+        with open(real, "rb") as stream:
+            raw = stream.read(_LARGEST_BESIDE + 1)
+        return (path, raw.decode()) if len(raw) <= _LARGEST_BESIDE else None
+    except (OSError, ValueError):
+        return None

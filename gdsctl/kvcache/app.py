@@ -7,7 +7,8 @@ from typing import Literal
 
 from gdsctl.data import cufile_keys
 from gdsctl.errors import InputError
-from gdsctl.kvcache.beside import Beside
+from gdsctl.kvcache import foreign
+from gdsctl.kvcache.beside import Beside, Look
 from gdsctl.kvcache.findings import App, Sized, findings, graver_first
 from gdsctl.kvcache.launch import Found, claims
 from gdsctl.kvcache.model_config import read_model_config
@@ -24,7 +25,8 @@ from gdsctl.record import Record
 class AppReport(Record, frozen=True, kw_only=True):
     """`node`: where the routes come from, None where no node was looked at.
 
-    `unread`: what the files name and nobody gave, as FILE:LINE: NAME. `verdict`: fail where a finding is an error, unknown where it cannot be told whether GDS can help, else pass.
+    `unread`: what the files name and nobody gave, as FILE:LINE: NAME; `followed`: files that were not given but that lie beside
+    one that names them, in the same form; `idle`: given manifests that start nothing and that no other names. `verdict`: fail where a finding is an error, unknown where it cannot be told whether GDS can help, else pass.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -34,6 +36,8 @@ class AppReport(Record, frozen=True, kw_only=True):
     stacks: tuple[Stack, ...]
     findings: tuple[Finding, ...]
     unread: tuple[str, ...] = ()
+    followed: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
 
 
 def judge(
@@ -43,35 +47,44 @@ def judge(
     node: Report | None = None,
     model: Sized | None = None,
     strict: bool = False,
+    look: Look | None = None,
 ) -> AppReport:
-    """`files`: (path, text). Pure.
+    """`files`: (path, text), all of one application; `look`: finds what lies beside one of them. Pure but for that.
 
     Raises InputError for a file that is broken, and for one in which nothing is recognised.
     """
     found = Found()
     drafts: list[Draft] = []
     empty: list[str] = []
-    beside = Beside(dict(files))
+    beside = Beside(dict(files), look)
     for path, text in files:
-        here = read(text, path, beside)
         try:
+            here = read(text, path, beside)
             own = recognise_all(here.launches)
         except InputError as error:
-            raise error.at(path) from None
-        if not (own or here.models or here.storage):
+            seems = foreign.seems(text, path) if error.path in (None, path) else None
+            raise InputError(seems, path=path) if seems else error.at(path) from None
+        if not (own or here.models or here.storage or here.services):
             empty.append(path)
         found += here
         drafts += own
     # A file that others name is theirs, and starts nothing by itself.
-    drafts = [draft for draft in drafts if draft.box is not None or draft.stack.source.file not in beside.used]
+    drafts = [draft for draft in drafts if _by_itself(draft) or draft.stack.source.file not in beside.used]
+    idle = []
     for path in empty:
         if path not in beside.used:
+            text = beside.texts[path]
+            seems = foreign.seems(text, path)
+            if drafts and foreign.is_manifest(text):
+                idle.append(path)
+                continue
             named = "".join(f"; {name} was not given" for name in beside.unread if name.startswith(f"{path}:"))
-            raise InputError(
-                f"no KV cache and no loading of weights that gdsctl knows is configured here{named}", path=path
-            )
+            reason = "no KV cache and no loading of weights that gdsctl knows is configured here"
+            raise InputError(seems if seems and not named else f"{reason}{named}", path=path)
     if not drafts:
-        raise InputError("no program that keeps a KV cache or loads weights is started here", path=files[0][0])
+        path, text = files[0]
+        seems = foreign.model(path) if found.models else foreign.seems(text, path)
+        raise InputError(seems or "no program that keeps a KV cache or loads weights is started here", path=path)
     unique = tuple(_unlike(drafts))
     if model is None and found.models:
         place, text = found.models[0]
@@ -100,7 +113,13 @@ def judge(
         stacks=stacks,
         findings=told,
         unread=tuple(beside.unread),
+        followed=tuple(f"{place}: {path}" for path, place in beside.followed.items()),
+        idle=tuple(idle),
     )
+
+
+def _by_itself(draft: Draft) -> bool:
+    return draft.box is not None and draft.box.kind != "image"
 
 
 def _unlike(drafts: list[Draft]) -> Iterator[Draft]:

@@ -1,16 +1,20 @@
-"""Kubernetes manifests, Docker compose files and LMCache's own YAML as the programs that they start."""
+"""Kubernetes manifests, containers as they are inspected, and LMCache's own YAML as the programs that they start."""
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from gdsctl.errors import InputError
 from gdsctl.kvcache.beside import Beside
 from gdsctl.kvcache.kubernetes import POD_SPECS, objects, pairs
 from gdsctl.kvcache.launch import Container, Found, Launch, Place, Service, StorageObject, Volume, Word
-from gdsctl.kvcache.read_shell import assigned, read_shell, started, volume
-from gdsctl.kvcache.yaml_documents import Item, documents
+from gdsctl.kvcache.read_inspected import is_inspected, read_inspected
+from gdsctl.kvcache.read_shell import read_shell, started
+from gdsctl.kvcache.yaml_documents import Item, as_yaml, documents
 
 _PODS = (*POD_SPECS, ("template", "spec"))
 # Keys that only LMCache's in-process configuration has (lmcache/v1/config.py).
@@ -40,7 +44,8 @@ LMCACHE_KEYS = frozenset(
 _LMCACHE_ONLY = LMCACHE_KEYS - {"chunk_size", "extra_config"}
 # What a text in a file of some other kind must hold to be read as a script.
 _STARTS = re.compile(r"lmcache\W+server|vllm\W+serve|sglang|--kv-transfer-config|--load-format")
-_DEEPEST_EXTENDS = 10
+# Environment that decides where bytes go; of others, such as tokens, it does not matter where they come from.
+_OURS = ("LMCACHE_", "DYN_KVBM_", "FLEXKV_", "MX_", "INSTANTTENSOR_", "SGLANG_", "VLLM_", "KVIKIO_", "CUFILE_")
 _REFERENCE = re.compile(r"\$?\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 
@@ -56,14 +61,61 @@ class Embedded:
 Maps = Mapping[str, Mapping[str, Word]]
 
 
-class Known:
-    """What else tells about a file's containers: its ConfigMaps by name, device classes of resource claims, other files."""
+class Mounted:
+    """A file within a container: its text, and the file of ours that holds it."""
 
-    def __init__(self, items: Iterable[Item], beside: Beside) -> None:
+    def __init__(self, word: Word, file: str) -> None:
+        self.word = word
+        self.file = file
+
+
+class Known:
+    """What else tells about a file's containers: ConfigMaps by name, device classes of resource claims, other files.
+
+    What another of the given files holds counts where this one does not hold it.
+    """
+
+    def __init__(self, items: Iterable[Item], beside: Beside, file: str = "") -> None:
         listed = list(items)
         self.beside = beside
-        self.maps: Maps = config_maps(listed)
-        self.device_classes = device_classes(listed)
+        self.file = file
+        self._own: Maps = config_maps(listed)
+        self._others = {name: _other_maps(text) for name, text in beside.texts.items() if name != file}
+        self.device_classes = {
+            name: found for _, classes in self._others.values() for name, found in classes.items()
+        } | device_classes(listed)
+
+    def values(self, name: str | None, line: int) -> Mapping[str, Word] | None:
+        """A ConfigMap's or Secret's; of another file all at `line`, where it is named."""
+        found = self.mounted(name)
+        if found is None:
+            return None
+        return {
+            key: entry.word if entry.file == self.file else Word(text=entry.word.text, line=line)
+            for key, entry in found.items()
+        }
+
+    def mounted(self, name: str | None) -> dict[str, Mounted] | None:
+        if name is None:
+            return None
+        if name in self._own:
+            return {key: Mounted(word, self.file) for key, word in self._own[name].items()}
+        for file, (maps, _) in self._others.items():
+            if name in maps:
+                self.beside.used.add(file)
+                return {key: Mounted(word, file) for key, word in maps[name].items()}
+        return None
+
+
+def _other_maps(text: str) -> tuple[Maps, Mapping[str, tuple[str, ...]]]:
+    """ConfigMaps and device classes of another of the given files; what is wrong with it, its own reading tells."""
+    if not any(kind in text for kind in ("ConfigMap", "Secret", "ResourceClaim")):
+        return {}, {}
+    try:
+        items = documents(as_yaml(text) if text.lstrip()[:1] in ("{", "[") else text)
+        return config_maps(items), device_classes(items)
+    except InputError:
+        return {}, {}
 
 
 def device_classes(items: Iterable[Item]) -> dict[str, tuple[str, ...]]:
@@ -82,24 +134,37 @@ def device_classes(items: Iterable[Item]) -> dict[str, tuple[str, ...]]:
 
 
 def config_maps(items: Iterable[Item]) -> dict[str, dict[str, Word]]:
-    """The ConfigMaps (and Secrets in plain text) of a file by name: key -> value."""
-    return {
-        entry.word("metadata", "name") or "": {
-            name: Word(text=value.text, line=value.text_line)
-            for part in ("data", "stringData")
-            for name, value in pairs(entry.get(part))
-            if value.text is not None
-        }
-        for item in items
-        for entry in objects(item)
-        if entry.word("kind") in ("ConfigMap", "Secret")
-    }
+    """The ConfigMaps and Secrets of a file by name: key -> value."""
+    found: dict[str, dict[str, Word]] = {}
+    for item in items:
+        for entry in objects(item):
+            kind = entry.word("kind")
+            if kind not in ("ConfigMap", "Secret"):
+                continue
+            values = found.setdefault(entry.word("metadata", "name") or "", {})
+            for part in ("data", "stringData"):
+                for name, value in pairs(entry.get(part)):
+                    text = _decoded(value.text) if (kind, part) == ("Secret", "data") else value.text
+                    if text is not None:
+                        values[name] = Word(text=text, line=value.text_line)
+    return found
+
+
+def _decoded(text: str | None) -> str | None:
+    """A Secret's `data` is Base64."""
+    try:
+        return base64.b64decode(text or "", validate=True).decode()
+    except ValueError:
+        return text  # a placeholder, or somebody's plain text
 
 
 def read_document(item: Item, place: Place, known: Known) -> tuple[Found, list[Embedded]]:
     """One YAML document. Kinds that start nothing give nothing."""
-    if item.get("services") is not None and item.get("kind") is None:
-        return _compose(item, place, known), []
+    if not item.is_mapping and any(is_inspected(entry) for entry in item.items()):
+        each = (read_inspected(entry, place, known.beside) for entry in item.items() if is_inspected(entry))
+        return sum(each, Found()), []
+    if is_inspected(item):
+        return read_inspected(item, place, known.beside), []
     if item.word("kind") is None:
         config = lmcache_config(item)
         if config:
@@ -112,7 +177,7 @@ def read_document(item: Item, place: Place, known: Known) -> tuple[Found, list[E
         for name, word in values.items()
     ]
     found_all = Found()
-    for entry in objects(item):
+    for entry in _unowned(objects(item)):
         stored = _storage(entry, place)
         if stored:
             found_all += Found(storage=stored)
@@ -121,6 +186,21 @@ def read_document(item: Item, place: Place, known: Known) -> tuple[Found, list[E
         elif entry.word("kind") not in ("ConfigMap", "Secret"):
             found_all += _object(entry, place, known)
     return found_all, embedded
+
+
+def _unowned(entries: list[Item]) -> list[Item]:
+    """Of objects as a cluster lists them those that no other among them made, and one of those of one maker."""
+    named = {(entry.word("kind"), entry.word("metadata", "name")) for entry in entries}
+    kept: list[Item] = []
+    makers: set[tuple[str | None, str | None]] = set()
+    for entry in entries:
+        owners = entry.list("metadata", "ownerReferences")
+        maker = (owners[0].word("kind"), owners[0].word("name")) if owners else None
+        if maker is None or (maker not in named and maker not in makers):
+            kept.append(entry)
+        if maker is not None:
+            makers.add(maker)
+    return kept
 
 
 def _object(entry: Item, place: Place, known: Known) -> Found:
@@ -205,7 +285,7 @@ def _dynamo(entry: Item, place: Place, known: Known) -> Found:
         spec = service.get("extraPodSpec")
         main = spec.get("mainContainer") if spec is not None else None
         if spec is not None and main is not None:
-            env = _env([*service.list("envs"), *entry.list("spec", "envs")], known)
+            env = _env([*service.list("envs"), *entry.list("spec", "envs")], known, place)
             found += _container(main, spec, name, place, known, outer=env)
     return found
 
@@ -231,53 +311,94 @@ def _container(
     for source in container.list("envFrom"):
         for kind in ("configMapRef", "secretRef"):
             named = source.word(kind, "name")
-            if named is not None and named not in known.maps:
+            values = known.values(named, source.line)
+            if named is not None and values is None:
                 known.beside.lacks(f"{kind.removesuffix('Ref')} {named}", place.at(source.line))
-            env.update(known.maps.get(named or "", {}))
-    env.update(_env(container.list("env"), known))
+            prefix = source.word("prefix") or ""
+            env.update({prefix + key: word for key, word in (values or {}).items()})
+    env.update(_env(container.list("env"), known, place))
     box = _box(container, spec, pod, place, known)
     words = [*_words(container.get("command"), env), *_words(container.get("args"), env)]
-    files = _files(container, spec, known)
+    files = _files(container, spec, known, place)
     config = files.get(env["LMCACHE_CONFIG_FILE"].text) if "LMCACHE_CONFIG_FILE" in env else None
-    found = _config_file(config, place, box) if config is not None else Found()
+    found = config_file(config, place, box) if config is not None else Found()
     if not words:
         return (
             found + Found(launches=(Launch(place=place.at(container.line), env=env, container=box),)) if env else found
         )
-    script = next((files[word.text] for word in words[:3] if word.text in files), None)
-    if script is not None:
-        launches, _ = read_shell(script.text, place.at(script.line), env, box, beside=known.beside)
-    else:
-        launches, _ = started(words, place, env, box, beside=known.beside)
+    started_by = next((word for word in words[:3] if word.text in files), None)
+    if started_by is not None:
+        return found + script(files[started_by.text], started_by, place, env, box, known.beside)
+    launches, _ = started(words, place, env, box, beside=known.beside)
     return found + Found(launches=launches)
 
 
-def _files(container: Item, spec: Item, known: Known) -> dict[str, Word]:
-    """Path in the container -> text, for ConfigMaps of the same file that are mounted as files."""
-    names = {entry.word("name"): entry.word("configMap", "name") for entry in spec.list("volumes")}
-    found: dict[str, Word] = {}
+def _files(container: Item, spec: Item, known: Known, place: Place) -> dict[str, Mounted]:
+    """Path in the container -> text, for ConfigMaps and Secrets that are mounted as files."""
+    volumes = {entry.word("name"): entry for entry in spec.list("volumes")}
+    found: dict[str, Mounted] = {}
     for mount in container.list("volumeMounts"):
-        path = mount.word("mountPath")
-        values = known.maps.get(names.get(mount.word("name")) or "", {})
-        below = mount.word("subPath")
-        if path is not None and below is not None and below in values:
+        path, source, below = mount.word("mountPath"), volumes.get(mount.word("name")), mount.word("subPath")
+        if path is None or source is None:
+            continue
+        values = _projected(source, known, place)
+        if below is not None and below in values:
             found[path] = values[below]
-        elif path is not None and below is None:
-            found |= {f"{path.rstrip('/')}/{name}": word for name, word in values.items()}
+        elif below is None:
+            found |= {f"{path.rstrip('/')}/{name}": entry for name, entry in values.items()}
     return found
 
 
-def _config_file(word: Word, place: Place, box: Container) -> Found:
+def _projected(volume: Item, known: Known, place: Place) -> dict[str, Mounted]:
+    """File name -> text of a volume that is made of ConfigMaps and Secrets."""
+    found: dict[str, Mounted] = {}
+    for holder in (volume, *volume.list("projected", "sources")):
+        for kind in ("configMap", "secret"):
+            name = holder.word(kind, "name") or holder.word(kind, "secretName")
+            if name is None:
+                continue
+            values = known.mounted(name)
+            if values is None:
+                known.beside.lacks(f"{kind} {name}", place.at(holder.line))
+                continue
+            chosen = {i.word("key") or "": i.word("path") or "" for i in holder.list(kind, "items")}
+            found |= {chosen.get(key, key): value for key, value in values.items() if not chosen or key in chosen}
+    return found
+
+
+def script(  # noqa: PLR0917 -- a place in a container
+    text: Mounted, named: Word, place: Place, env: Mapping[str, Word], box: Container, beside: Beside
+) -> Found:
+    """A script that a container starts. Of another file: all of it at the line that names it, for its environment is here."""
+    own = text.file == place.file
+    launches, _ = read_shell(text.word.text, place.at(text.word.line if own else 1), env, box, beside=beside)
+    if own:
+        return Found(launches=launches)
+    return Found(
+        launches=tuple(
+            msgspec.structs.replace(
+                launch,
+                place=place.at(named.line),
+                words=tuple(Word(text=word.text, line=named.line) for word in launch.words),
+            )
+            for launch in launches
+        )
+    )
+
+
+def config_file(text: Mounted, place: Place, box: Container | None) -> Found:
     """The LMCache YAML that LMCACHE_CONFIG_FILE names."""
     try:
-        items = documents("\n" * (word.line - 1) + word.text)
+        items = documents("\n" * (text.word.line - 1) + text.word.text)
     except InputError:  # a template, perhaps: no fault of the manifest
         return Found()
     config = lmcache_config(items[0]) if items else {}
     if not config:
         return Found()
     first = min(value.line for value in config.values())
-    return Found(launches=(Launch(place=place.at(first), config=config, container=box),))
+    document = place.document if text.file == place.file else None
+    where = Place(file=text.file, line=first, document=document)
+    return Found(launches=(Launch(place=where, config=config, container=box),))
 
 
 def _words(item: Item | None, env: Mapping[str, Word]) -> list[Word]:
@@ -298,7 +419,7 @@ def _filled(text: str, env: Mapping[str, Word]) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def _env(entries: list[Item], known: Known) -> dict[str, Word]:
+def _env(entries: list[Item], known: Known, place: Place) -> dict[str, Word]:
     found: dict[str, Word] = {}
     for entry in entries:
         name = entry.word("name")
@@ -308,11 +429,15 @@ def _env(entries: list[Item], known: Known) -> dict[str, Word]:
         if value is not None and value.text is not None:
             found[name] = Word(text=_filled(value.text, found), line=value.text_line)
             continue
-        reference = entry.get("valueFrom", "configMapKeyRef")
-        if reference is not None:
-            word = known.maps.get(reference.word("name") or "", {}).get(reference.word("key") or "")
+        for kind in ("configMapKeyRef", "secretKeyRef"):
+            reference = entry.get("valueFrom", kind)
+            if reference is None:
+                continue
+            word = (known.values(reference.word("name"), entry.line) or {}).get(reference.word("key") or "")
             if word is not None:
                 found[name] = word
+            elif name.startswith(_OURS):
+                known.beside.lacks(f"{kind.removesuffix('KeyRef')} {reference.word('name')}", place.at(entry.line))
     return found
 
 
@@ -359,111 +484,6 @@ def _claimed(container: Item, spec: Item, known: Known) -> set[str]:
         classes = known.device_classes.get(objects.get(claim.word("name")) or "")
         found |= set(classes) if classes is not None else {"claim"}
     return found
-
-
-class _Service:
-    """A service of a compose file upon those of the same file that it extends."""
-
-    def __init__(self, chain: list[Item]) -> None:
-        self.chain = chain
-        self.line = chain[-1].line
-
-    def get(self, *path: str) -> Item | None:
-        return next((found for item in reversed(self.chain) if (found := item.get(*path)) is not None), None)
-
-    def word(self, *path: str) -> str | None:
-        found = self.get(*path)
-        return found.text if found is not None else None
-
-    def list(self, *path: str) -> list[Item]:
-        return [entry for item in self.chain for entry in item.list(*path)]
-
-
-def _chain(service: Item, services: Mapping[str, Item], place: Place, known: Known, depth: int = 0) -> list[Item]:
-    base = service.word("extends", "service") or service.word("extends")
-    if base is None:
-        return [service]
-    file = service.word("extends", "file")
-    if file is not None or base not in services or depth > _DEEPEST_EXTENDS:
-        known.beside.lacks(f"{file or 'service'} ({base})" if file else f"service {base}", place.at(service.line))
-        return [service]
-    return [*_chain(services[base], services, place, known, depth + 1), service]
-
-
-def _compose(item: Item, place: Place, known: Known) -> Found:
-    found = Found()
-    services = dict(pairs(item.get("services")))
-    for name, own in services.items():
-        service = _Service(_chain(own, services, place, known))
-        env = _compose_env(service, place, known)
-        box = _compose_box(name, service, place)
-        words = [*_compose_words(service.get("entrypoint")), *_compose_words(service.get("command"))]
-        if words:
-            launches, _ = started(words, place, env, box, beside=known.beside)
-            found += Found(launches=launches)
-        elif env:
-            found += Found(launches=(Launch(place=place.at(service.line), env=env, container=box),))
-    return found
-
-
-def _compose_env(service: _Service, place: Place, known: Known) -> dict[str, Word]:
-    """Its env files, and over them what it sets itself."""
-    env: dict[str, Word] = {}
-    for own in service.chain:
-        named = own.get("env_file")
-        for entry in [named, *named.items()] if named is not None else []:
-            file = entry.text or entry.word("path")
-            text = known.beside.text(file, place.at(entry.line)) if file else None
-            env |= assigned(text, entry.line) if text is not None else {}
-    for own in service.chain:
-        environment = own.get("environment")
-        if environment is None:
-            continue
-        for key, value in environment.pairs():
-            if value.text is not None:
-                env[key] = Word(text=value.text, line=value.text_line)
-        for entry in environment.items():
-            key, sign, text = (entry.text or "").partition("=")
-            if sign:
-                env[key] = Word(text=text, line=entry.text_line)
-    return env
-
-
-def _compose_words(item: Item | None) -> list[Word]:
-    """A list of words, or one text that is split as a shell would."""
-    if item is None:
-        return []
-    if item.text is not None:
-        launches, _ = read_shell(item.text, Place(file="", line=item.text_line))
-        return [word for launch in launches for word in launch.words]
-    return [Word(text=entry.text, line=entry.text_line) for entry in item.items() if entry.text is not None]
-
-
-def _compose_box(name: str, service: _Service, place: Place) -> Container:
-    volumes = []
-    for entry in service.list("volumes"):
-        if entry.text is not None:
-            volumes.append(volume(entry.text))
-        elif (target := entry.word("target")) is not None:
-            source = entry.word("source")
-            volumes.append(Volume(path=target, host_path=source if entry.word("type") == "bind" else None, kind="bind"))
-    devices = [entry.text.partition(":")[0] for entry in service.list("devices") if entry.text]
-    gpus = service.get("deploy", "resources", "reservations", "devices") or service.get("gpus")
-    memlock = service.get("ulimits", "memlock")
-    unlimited = memlock is not None and "-1" in (memlock.text, memlock.word("soft"), memlock.word("hard"))
-    return Container(
-        name=name,
-        kind="compose",
-        image=service.word("image"),
-        volumes=tuple(volumes),
-        devices=tuple(devices),
-        privileged=service.word("privileged") == "true",
-        capabilities=tuple(entry.text for entry in service.list("cap_add") if entry.text),
-        memlock_unlimited=unlimited,
-        host_network=service.word("network_mode") == "host",
-        resources=("gpu",) if gpus is not None else (),
-        place=place.at(service.line),
-    )
 
 
 def lmcache_config(item: Item) -> dict[str, Word]:

@@ -358,10 +358,7 @@ def started(  # noqa: PLR0917 -- a place in a container, and how deep
     if first in _SHELLS and depth < _DEEPEST:
         script = _script(words)
         if script is not None:
-            inside = (
-                script.text.replace("$$", "$") if container is not None and container.kind == "compose" else script.text
-            )
-            return read_shell(inside, place.at(script.line), env, container, depth + 1, beside)
+            return read_shell(script.text, place.at(script.line), env, container, depth + 1, beside)
     behind = _behind(words) if depth < _DEEPEST else []
     if first in ("docker", "podman", "nerdctl") and any(word.text in ("run", "create") for word in words[1:3]):
         return _docker(words, place, env, depth, beside)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
@@ -28,11 +29,20 @@ class Budget:
             raise InputError(f"expands to more than {MOST_VALUES} values", line=line)
 
 
+class View:
+    """How values are shown: all at one line (`pinned`), each text as `fill` makes it."""
+
+    def __init__(self, pinned: int | None = None, fill: Callable[[str], str] | None = None) -> None:
+        self.pinned = pinned
+        self.fill = fill
+
+
 class Item:
     """One value. Asking it for what it is not gives nothing, for files hold much that is none of our business."""
 
-    def __init__(self, node: Any, budget: Budget, depth: int = 0) -> None:
-        self.line: int = node.start_mark.line + 1
+    def __init__(self, node: Any, budget: Budget, depth: int = 0, view: View | None = None) -> None:
+        self._view = view or View()
+        self.line: int = self._view.pinned or node.start_mark.line + 1
         budget.spend(self.line)
         if depth > DEEPEST:
             raise InputError(f"nested deeper than {DEEPEST}", line=self.line)
@@ -41,7 +51,15 @@ class Item:
         self._depth = depth
 
     def _child(self, node: Any) -> Item:
-        return Item(node, self._budget, self._depth + 1)
+        return Item(node, self._budget, self._depth + 1, self._view)
+
+    def pinned(self, line: int) -> Item:
+        """The same with all its lines that one: for a value that another file holds and this line names."""
+        return Item(self._node, self._budget, self._depth, View(line, self._view.fill))
+
+    def filled(self, fill: Callable[[str], str]) -> Item:
+        """The same with each text as `fill` makes it."""
+        return Item(self._node, self._budget, self._depth, View(self._view.pinned, fill))
 
     @property
     def is_mapping(self) -> bool:
@@ -52,13 +70,14 @@ class Item:
         """A scalar as it was written; None for null and for what is no scalar."""
         if not isinstance(self._node, yaml.ScalarNode) or self._node.tag == "tag:yaml.org,2002:null":
             return None
-        return str(self._node.value).encode("utf-8", "replace").decode()  # an escape may hold half a surrogate pair
+        text = str(self._node.value).encode("utf-8", "replace").decode()  # an escape may hold half a surrogate pair
+        return text if self._view.fill is None else self._view.fill(text)
 
     @property
     def text_line(self) -> int:
         """Line of the text's first character: the one below the sign of a block scalar."""
         block = isinstance(self._node, yaml.ScalarNode) and self._node.style in ("|", ">")
-        return self.line + 1 if block else self.line
+        return self.line + 1 if block and self._view.pinned is None else self.line
 
     def items(self) -> Iterator[Item]:
         if isinstance(self._node, yaml.SequenceNode):
@@ -98,6 +117,20 @@ class Item:
     def list(self, *path: str) -> list[Item]:
         found = self.get(*path)
         return list(found.items()) if found is not None else []
+
+
+_ESCAPED = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+
+
+def as_yaml(text: str) -> str:
+    """A JSON text as YAML has it: JSON writes a character beyond the first plane as two escapes, and may indent by tabs."""
+
+    def joined(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        return chr(0x10000 + ((int(match[1], 16) & 0x3FF) << 10) + (int(match[2], 16) & 0x3FF))
+
+    return _ESCAPED.sub(joined, text.replace("\t", " "))
 
 
 def documents(text: str) -> list[Item]:

@@ -27,6 +27,8 @@ def app_report(report: AppReport, *, verbose: bool = False) -> RenderableType:
         for finding in report.findings:
             parts += _finding(finding, verbose=verbose)
         parts.append(Text(""))
+    parts += [Text(safe(f"Read as well: {named}"), style="dim") for named in report.followed]
+    parts += [Text(safe(f"Starts nothing, and no other file names it: {path}"), style="dim") for path in report.idle]
     parts += [Text(safe(f"Not given, so not looked at: {named}"), style="yellow") for named in report.unread]
     parts.append(_answer(report))
     parts.append(Text(report.verdict.upper(), style=_VERDICT[report.verdict]))
