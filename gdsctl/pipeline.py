@@ -134,6 +134,7 @@ def plan(source: Source, wanted: Wanted, *, mode: Mode, kinds: list[str], style:
 def planned(made: Plan, kinds: list[str]) -> PlanReport:
     """The document of a plan."""
     from gdsctl import emit
+    from gdsctl.assess.view import gpu_key
     from gdsctl.plan.documents import PlanReport
 
     emitters = emit.chosen(kinds or [emit.ALL])
@@ -144,6 +145,7 @@ def planned(made: Plan, kinds: list[str]) -> PlanReport:
         mode_reason=made.mode_reason,
         intent=made.intent,
         intent_from=made.intent_from,
+        gpus={gpu_key(gpu): gpu.index for gpu in made.node.gpus},
         artifacts=emit.artifacts(made, emitters, named=frozenset(kinds)),
         steps=made.steps,
         routes_now=made.routes_now,

@@ -91,24 +91,28 @@ def _plan(assessment: Assessment, wanted: Wanted, mode: Mode) -> Plan:
 
 
 class _Draft(Record, frozen=True, kw_only=True):
-    """`idle`: the mode makes no path better; `over_p2pdma`: pairs that go over P2PDMA or C2C with it."""
+    """`fails` and `unknown`: of all that was judged; `of`, `reached` and `unsure`: GPU x mount.
+
+    `idle`: the mode makes no path better; `over_p2pdma`: pairs that go over P2PDMA or C2C with it.
+    """
 
     plan: Plan
     fails: int
     unknown: int
     of: int
+    reached: int
+    unsure: int
     idle: bool
     over_p2pdma: int
 
     @property
     def reach(self) -> str:
         """For one sentence: how far, and at what price."""
-        unknown = f" ({self.unknown} unknown)" if self.unknown else ""
+        unknown = f" ({self.unsure} unknown)" if self.unsure else ""
         reboot = ", with a reboot" if any(step.needs_reboot for step in self.plan.steps) else ""
-        reached = self.of - self.fails - self.unknown
-        some = self.plan.mode == "p2pdma" and self.over_p2pdma < reached
+        some = self.plan.mode == "p2pdma" and self.over_p2pdma < self.reached
         part = f", {self.over_p2pdma or 'none'} of them over P2PDMA" if some else ""
-        return f"{reached} of {self.of} GPU x mount{unknown}{part}{reboot}"
+        return f"{self.reached} of {self.of} GPU x mount{unknown}{part}{reboot}"
 
     @property
     def cost(self) -> tuple[int, int, int, int, bool]:
@@ -207,7 +211,12 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         steps=steps(now, outcome.file, outcome.modules, wishes, fabrics=fabrics, keys=keys),
         routes_now=now.assessment.routes,
         routes_after=outcome.after.routes,
-        unmet=(*_unmet(judged), *(_unread(now) if keys is None or keys else ()), *_unwritten(context, outcome.file)),
+        unmet=(
+            *_unmet(judged),
+            *(_unread(now) if keys is None or keys else ()),
+            *_unwritten(context, outcome.file),
+            *(_contradicted(context, outcome.file) if mode != "undecided" else ()),
+        ),
         notes=(
             *remarks,
             *(against(context, told) if unfit else ()),
@@ -218,11 +227,15 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         findings=now.assessment.findings,
     )
     statuses = [item.status for item in judged if not item.idle]
+    whole = {item.mount: item.status for item in judged if item.gpu is None and item.status != "pass"}
+    pairs = [item.status if item.status != "pass" else whole.get(item.mount, "pass") for item in judged if item.route]
     return _Draft(
         plan=plan,
         fails=statuses.count("fail"),
         unknown=statuses.count("unknown"),
-        of=len(statuses),
+        of=len(context.gpus) * len(context.mounts),
+        reached=pairs.count("pass"),
+        unsure=pairs.count("unknown"),
         idle=idle,
         over_p2pdma=sum(item.route is not None and item.route.route in _P2PDMA for item in judged),
     )
@@ -377,6 +390,23 @@ def _unwritten(context: Context, file: CufilePlan) -> tuple[Unmet, ...]:
             )
         )
     return tuple(found)
+
+
+def _contradicted(context: Context, file: CufilePlan) -> tuple[Unmet, ...]:
+    """Wishes for cufile.json that the mode or a pin leaves no room for."""
+    planned = {setting.key: setting for setting in file.settings}
+    intent, order = context.intent, planned.get(cufile.ROUTING[1])
+    allowed = planned.get("properties.allow_compat_mode")
+    found = {}
+    if intent.compat == "forbid" and allowed is not None and allowed.value is not False:
+        found["compat"] = f"the intent says compat: forbid, and compat mode is allowed: {allowed.why}"
+    if isinstance(intent.routing, tuple) and (order is None or order.value != list(intent.routing)):
+        instead = order.why if order is not None else "what goes through host memory is not staged"
+        found["routing"] = f"the intent says routing: [{', '.join(intent.routing)}], and it is not in force: {instead}"
+    return tuple(
+        Unmet(requirement=name, subject="cufile.json", status="fail", because=because)
+        for name, because in found.items()
+    )
 
 
 def is_not_before(version: str, other: str) -> bool:

@@ -53,7 +53,10 @@ class Unmet(Record, frozen=True, kw_only=True):
 
 
 class PlanReport(Record, frozen=True, kw_only=True):
-    """`routes_after`: as gdsctl judges the node with the plan carried out; `notes`: choices worth a sentence."""
+    """`routes_after`: as gdsctl judges the node with the plan carried out; `notes`: choices worth a sentence.
+
+    `gpus`: name of a GPU in routes and in what is unmet -> its index.
+    """
 
     schema_version: str = SCHEMA_VERSION
     tool: Tool
@@ -62,6 +65,7 @@ class PlanReport(Record, frozen=True, kw_only=True):
     mode_reason: str
     intent: Intent
     intent_from: str
+    gpus: dict[str, int] = {}
     artifacts: dict[str, Artifact]
     steps: tuple[Step, ...]
     routes_now: tuple[Route, ...]

@@ -10,7 +10,7 @@ from gdsctl.model.judgement import Route
 from gdsctl.model.unknown import Gap
 from gdsctl.plan.context import Context
 from gdsctl.plan.documents import Requirement
-from gdsctl.plan.identity import mismatches
+from gdsctl.plan.identity import another, mismatches
 from gdsctl.plan.intent import Expect, expected
 from gdsctl.record import Record
 
@@ -18,7 +18,7 @@ from gdsctl.record import Record
 class Judged(Record, frozen=True, kw_only=True):
     """One GPU and one mount of the intent against its route.
 
-    `idle`: there is nothing to judge, and that is known. `gpu`, `mount` None: the node lacks it, or there is none.
+    `idle`: there is nothing to judge, and that is known. `another`: what is mounted there is not the intended mount at all. `gpu`, `mount` None: the node lacks it, or there is none.
     `settle_with`: what would tell, where it is not a route that is unknown.
     """
 
@@ -30,6 +30,7 @@ class Judged(Record, frozen=True, kw_only=True):
     route: Route | None = None
     because: str
     idle: bool = False
+    another: bool = False
     settle_with: str | None = None
 
     @property
@@ -73,9 +74,12 @@ def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
             )
         )
     found += _mounted_otherwise(context)
+    others = {item.mount for item in found if item.another}
     if not context.mounts:
         found.append(_nothing("route", f"no mount to judge: {context.said}", mounts_unknown, idle=True))
     for wish, _ in context.storages:
+        if wish.target in others:  # its paths are none of the intended mount's
+            continue
         for gpu in context.gpus:
             route = by_pair.get((gpu_key(gpu), wish.target))
             found.append(_pair(gpu_key(gpu), wish.target, expected(wish, context.intent.mode), route))
@@ -90,6 +94,7 @@ def _mounted_otherwise(context: Context) -> list[Judged]:
         certain = [one for one in differing if one.found is not None]
         if differing:
             told = certain or differing
+            other = any(one.found is not None for one in another(context, wish, storage.mount))
             found.append(
                 Judged(
                     requirement=f"mount:{wish.target}",
@@ -98,6 +103,7 @@ def _mounted_otherwise(context: Context) -> list[Judged]:
                     expect=wish.expect,
                     status="fail" if certain else "unknown",
                     because="; ".join(one.said for one in told),
+                    another=other,
                     settle_with=None if certain else told[0].settle_with,
                 )
             )

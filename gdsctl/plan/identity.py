@@ -1,13 +1,15 @@
-"""Is the mount that stands the one that the intent names? Type, source, transport, client and server addresses."""
+"""Is the mount that stands the one that the intent names? Type, source, transport, client, addresses and NICs."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from gdsctl.model.devices import Mount
+from gdsctl.data.filesystems import filesystem
+from gdsctl.model.devices import Mount, Nic
 from gdsctl.model.shell import quoted
 from gdsctl.parse import nfs_options
+from gdsctl.plan import nvme_of
 from gdsctl.plan.context import Context
 from gdsctl.plan.intent import MountIntent
 from gdsctl.record import Record
@@ -27,13 +29,16 @@ class Mismatch(Record, frozen=True, kw_only=True):
     @property
     def said(self) -> str:
         if self.found is None:
-            return f"{self.name}: wanted {self.wanted}, and what it is is not known"
-        return f"{self.name}: wanted {self.wanted}, is {self.found}"
+            return f"the intent says {self.name} {self.wanted}; what the node has is not known"
+        return f"the intent says {self.name} {self.wanted}, the node says {self.found}"
 
 
 def mismatches(context: Context, wish: MountIntent, mount: Mount) -> tuple[Mismatch, ...]:
     """What the intent pins and the mount is not; nothing for what it leaves open."""
-    return (*another(context, wish, mount), *_client(context, wish, mount), *_transport(wish, mount))
+    found = another(context, wish, mount)
+    if any(mismatch.found is not None for mismatch in found):
+        return found
+    return (*found, *_client(context, wish, mount), *_transport(wish, mount), *_nics(context, wish, mount))
 
 
 def another(context: Context, wish: MountIntent, mount: Mount) -> tuple[Mismatch, ...]:
@@ -68,6 +73,9 @@ def _subsystem(context: Context, wish: MountIntent, mount: Mount) -> Iterator[Mi
         return
     below = context.view.controllers(mount)
     if not below and mount.backing.server in wish.nvme_of.traddr:  # to come, with what it rests on
+        return
+    if _served(mount) or mount.backing.kind in ("virtiofs", "overlay", "tmpfs"):
+        yield Mismatch(name="nvme_of", wanted=wish.nvme_of.nqn, found=f"no block storage but {mount.fstype}")
         return
     names = {controller.nqn for controller in below}
     if names != {wish.nvme_of.nqn}:
@@ -135,10 +143,80 @@ def _client(context: Context, wish: MountIntent, mount: Mount) -> Iterator[Misma
             yield Mismatch(name="vips", wanted=wish.vips, found=shown)
 
 
+# What tells how a client whose mount table does not say it reaches its servers.
+_ASK_TRANSPORT = {
+    "wekafs": "weka cluster processes",
+    "gpfs": "mmlsconfig verbsRdma; mmdiag --network",
+    "beegfs": "beegfs-net",
+    "lustre": "lnetctl net show",
+}
+_ASK_NICS = {
+    "wekafs": "weka local resources --json",
+    "gpfs": "mmlsconfig verbsPorts",
+    "beegfs": "beegfs-net; grep -i connRDMAInterfacesFile /etc/beegfs/beegfs-client.conf",
+    "lustre": "lnetctl net show",
+}
+_ANY_CLIENT = "ss -tn; rdma resource show cm_id"
+
+
 def _transport(wish: MountIntent, mount: Mount) -> Iterator[Mismatch]:
     found = mount.backing.transport
-    if wish.transport is not None and found != wish.transport:
-        yield Mismatch(name="transport", wanted=wish.transport, found=found, settle_with=_look("OPTIONS", mount))
+    if wish.transport is None or found == wish.transport:
+        return
+    if found is None and not _served(mount) and mount.backing.kind not in ("nvme", "nvme-of", "md", "dm"):
+        found = f"no storage of a server but {mount.backing.kind}"
+    settle = _ASK_TRANSPORT.get(mount.backing.kind) or _look("OPTIONS", mount)
+    yield Mismatch(name="transport", wanted=wish.transport, found=found, settle_with=settle)
+
+
+def _nics(context: Context, wish: MountIntent, mount: Mount) -> Iterator[Mismatch]:
+    """NICs that the intent names against those that the mount uses; NICs that the node lacks are told elsewhere."""
+    named = context.nics(wish, mount)
+    if wish.nics == "auto" or not named:
+        return
+    kind, wanted = mount.backing.kind, _names(named)
+    without = [nic for nic in named if not nic.ipv4]
+    options = nfs_options.parse(",".join(mount.options)) if kind == "nfs" else nfs_options.NfsOptions()
+    settle = _ASK_NICS.get(kind) or _ANY_CLIENT
+    used = context.view.nics(mount)
+    connections = [c for c in nvme_of.desire(context).connections if c.target == wish.target]
+    if any(not connection.stands for connection in connections):
+        leaving = {connection.host_traddr for connection in connections}
+        used = tuple(nic for nic in context.node.nics if leaving.intersection(nic.ipv4))
+        if without or set(named) != set(used):
+            said = f"{_names(used) or 'none of them'}, by the addresses that the connections leave from"
+            yield Mismatch(name="nics", wanted=wanted, found=said)
+        return
+    if not _served(mount) and kind != "nvme-of" and not used:
+        unsure = kind in ("md", "dm") and not mount.backing.nvme
+        yield Mismatch(
+            name="nics", wanted=wanted, found=None if unsure else f"no NIC but {kind}", settle_with="lsblk -s"
+        )
+        return
+    if options.localports:
+        used = tuple(nic for nic in context.node.nics if set(nic.ipv4) & set(options.localports))
+    elif kind == "nfs" and options.vast and without:
+        yield Mismatch(name="nics", wanted=wanted, found=f"{_names(without)} without an IPv4 address for localports")
+        return
+    if kind == "lustre" and context.node.lnet is None:
+        used = ()  # a guess by the routes of IP, which LNet does not ask
+    if not used:
+        yield Mismatch(name="nics", wanted=wanted, found=None, settle_with=settle)
+    elif not (set(named) == set(used) or (kind in ("wekafs", "gpfs") and set(named) <= set(used))):
+        # Of WekaFS and Storage Scale, cuFile takes those that rdma_dev_addr_list names of the client's own.
+        yield Mismatch(name="nics", wanted=wanted, found=_names(used))
+
+
+def _served(mount: Mount) -> bool:
+    """Is it storage that a file server gives?"""
+    row = filesystem(mount.fstype)
+    return mount.backing.kind in ("nfs", "lustre", "wekafs", "gpfs", "beegfs", "network") or bool(
+        row is not None and row.backing in ("nfs", "lustre", "wekafs", "gpfs", "beegfs", "network")
+    )
+
+
+def _names(nics: Iterable[Nic]) -> str:
+    return ", ".join(nic.rdma_device or next(iter(nic.netdevs), None) or nic.address or "?" for nic in nics)
 
 
 def _look(columns: str, mount: Mount) -> str:

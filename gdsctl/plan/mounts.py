@@ -48,6 +48,10 @@ _READ_FROM_FSTAB = frozenset(
         "helper",
     }
 )
+# Given once for each device (docs.weka.io, stateless clients); of other options the last of a name holds (mount(8)).
+_REPEATED = frozenset({"net"})
+# Options by name: None: without a value; several values: given as often.
+Options = dict[str, "str | tuple[str, ...] | None"]
 _NFS_RDMA_PORT = "20049"  # IANA nfsrdma
 _VAST_FLOOR = 8  # VAST NFS client documentation: about 2 connections per 100 Gb/s over RDMA, at least 8
 
@@ -146,7 +150,7 @@ class MountPlan(Record, frozen=True, kw_only=True):
 
 def desire(context: Context) -> tuple[MountPlan, ...]:
     """Plans for the intended mounts whose options matter, and for those that are to be made."""
-    found = [_mounted(context, wish, storage.mount) for wish, storage in context.direct_storages]
+    found = [_mounted(context, wish, storage.mount) for wish, storage in context.storages]
     if context.mounts_gap is None:  # else it may stand already
         found += [_new(context, wish) for wish in context.absent]
     return tuple(plan for plan in found if plan is not None)
@@ -215,19 +219,16 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         return None  # what is mounted there is not the operator's: no option makes it so
     row = filesystems.filesystem(mount.fstype)
     wanted = _nfs(context, wish, mount) if row is not None and row.name == "nfs" else {}
-    notes = _nfs_notes(context, wish, mount) if row is not None and row.name == "nfs" else ()
-    if row is not None and row.required_option:
+    notes = _nfs_notes(context, wish, mount) if wanted else ()
+    if row is not None and row.required_option and wish.expect in ("direct", "direct-or-routed"):
         name, _, value = row.required_option.partition("=")
         wanted[name] = value
     wanted.update(_pinned(wish))
     if not wanted:
         return None
     present = _pairs(mount.options)
-    added = tuple(
-        _written(name, value)
-        for name, value in wanted.items()
-        if not _same(name, value, present) and _is_shown(name, row)
-    )
+    lacking = {name: v for name, v in wanted.items() if not _same(name, v, present) and _is_shown(name, row)}
+    added = _written(lacking)
     why = "the options stand"
     change: Literal["none", "remount", "again", "rootflags"] = "none"
     if added:
@@ -235,7 +236,7 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         change = "remount" if flags else "rootflags" if mount.target == "/" else "again"
         why = f"{mount.target} lacks {','.join(added)}"
     keep = {name: value for name, value in present.items() if name not in _SHOWN_ONLY and name not in wanted}
-    transport = wanted.get("proto") or mount.backing.transport
+    transport = _text(wanted.get("proto")) or mount.backing.transport
     own = row.mount_with if row is not None else None
     fstab = InFstab() if own else _in_fstab(context, mount.target, wanted)
     if change == "none" and fstab.lacks:
@@ -244,7 +245,7 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         target=mount.target,
         source=mount.source or mount.fstype,
         fstype=mount.fstype,
-        options=tuple(_written(name, value) for name, value in {**keep, **wanted}.items()),
+        options=_written({**keep, **wanted}),
         added=added,
         change=change,
         why=why,
@@ -266,18 +267,19 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
     row = filesystems.filesystem(fstype) if fstype else None
     if fstype is None or row is None:
         return None
-    wanted: dict[str, str | None] = {}
+    wanted: Options = {}
     device = None
     backing = Backing()
     notes: tuple[str, ...] = ()
+    # Named NICs are those of the mount only where an option says so; else its client chooses.
+    unnamed = msgspec.structs.replace(wish, nics="auto")
     if row.name == "nfs":
         wanted = _nfs(context, wish, None)
         notes = _nfs_notes(context, wish, None)
-        nics = context.nics(wish, None)
         backing = Backing(
             kind="nfs",
-            nics=tuple(nic.rdma_device for nic in nics if nic.rdma_device),
-            transport=wanted.get("proto") or "tcp",
+            nics=_devices(context.nics(wish if "localports" in wanted else unnamed, None)),
+            transport=_text(wanted.get("proto")) or "tcp",
             server=wish.source.partition(":/")[0],
         )
     elif row.backing == "block":
@@ -288,26 +290,24 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
         if wish.nvme_of is not None and not backing.nvme:  # not connected yet
             backing = Backing(
                 kind="nvme-of",
-                nics=tuple(nic.rdma_device for nic in context.nics(wish, None) if nic.rdma_device),
+                nics=_devices(context.nics(wish, None)),
                 transport="rdma",
                 server=wish.nvme_of.traddr[0],
             )
     else:
-        nics = context.nics(wish, None)
-        transport = wish.transport or (lnet.transport(wish.source) if row.name == "lustre" else None)
+        if row.name == "wekafs":
+            wanted = _weka(context, wish)
         backing = Backing(
             kind=row.backing,
-            nics=tuple(nic.rdma_device for nic in nics if nic.rdma_device),
-            transport=transport,
+            nics=_devices(context.nics(wish if "net" in wanted else unnamed, None)),
+            transport=lnet.transport(wish.source) if row.name == "lustre" else None,
         )
-        if row.name == "wekafs":
-            wanted = _weka(wish, nics)
         wanted |= _pairs(row.new_options)
     if row.required_option:
         name, _, value = row.required_option.partition("=")
         wanted[name] = value
     wanted.update(_pinned(wish))
-    options = tuple(_written(name, value) for name, value in wanted.items()) or ("defaults",)
+    options = _written(wanted) or ("defaults",)
     fstab = InFstab() if row.mount_with else _in_fstab(context, wish.target, wanted)
     if fstab.entry is not None and fstab.entry.source != wish.source:
         notes += (f"{wish.target}: {fstab.place} mounts {fstab.entry.source} there; the intent names {wish.source}",)
@@ -337,7 +337,7 @@ def _uuid(context: Context, device: str | None) -> str | None:
     return uuid if uuid and re.fullmatch(r"[0-9A-Za-z-]+", uuid) else None
 
 
-def _in_fstab(context: Context, target: str, wanted: dict[str, str | None]) -> InFstab:
+def _in_fstab(context: Context, target: str, wanted: Options) -> InFstab:
     """Of several lines for one target the first counts, as for mount(8)."""
     lines = context.node.fstab
     if lines is None:
@@ -350,11 +350,12 @@ def _in_fstab(context: Context, target: str, wanted: dict[str, str | None]) -> I
     present = _spelt(entry.options)
     if "vers" in present:
         wanted = {name: value for name, value in wanted.items() if name != "vers"}
-    lacks = tuple(_written(name, value) for name, value in wanted.items() if not _same(name, value, present))
+    missing = _written({name: value for name, value in wanted.items() if not _same(name, value, present)})
+    lacks = tuple(o for o in missing if _name(o) not in _REPEATED or o not in entry.options)
     return InFstab(known=True, entry=entry, lacks=lacks)
 
 
-def _spelt(options: tuple[str, ...]) -> dict[str, str | None]:
+def _spelt(options: tuple[str, ...]) -> Options:
     """Options by name, those of NFS under the name that the kernel shows (nfs(5))."""
     present = _pairs(options)
     for word in ("tcp", "udp", "rdma"):
@@ -363,10 +364,10 @@ def _spelt(options: tuple[str, ...]) -> dict[str, str | None]:
     return present | ({"vers": present["nfsvers"]} if "nfsvers" in present else {})
 
 
-def _nowhere(fstab: InFstab, target: str, wanted: dict[str, str | None]) -> tuple[str, ...]:
+def _nowhere(fstab: InFstab, target: str, wanted: Options) -> tuple[str, ...]:
     if not fstab.known or fstab.entry is not None:
         return ()
-    given = ",".join(_written(name, value) for name, value in wanted.items())
+    given = ",".join(_written(wanted))
     return (f"{target} has no line in {FSTAB}: whatever else mounts it (a unit, an automounter) must give {given}",)
 
 
@@ -417,12 +418,12 @@ def fstab_line(plan: MountPlan) -> str:
 # --- NFS --------------------------------------------------------------------------------------------------------------
 
 
-def _nfs(context: Context, wish: MountIntent, mount: Mount | None) -> dict[str, str | None]:
-    """Options that matter for NFS, by name; None: an option without a value."""
-    if wish.transport == "tcp" or (mount is None and wish.transport is None and wish.expect in ("compat", "any")):
+def _nfs(context: Context, wish: MountIntent, mount: Mount | None) -> Options:
+    """Options that matter for NFS; a mount that need not go direct takes those alone that the intent is plain about."""
+    if wish.transport == "tcp" or (wish.transport is None and wish.expect in ("compat", "any")):
         return {"proto": "tcp"} if wish.transport == "tcp" else {}
     present = nfs_options.parse(",".join(mount.options)) if mount is not None else nfs_options.NfsOptions()
-    wanted: dict[str, str | None] = {} if present.vers else {"vers": "3"}
+    wanted: Options = {} if present.vers else {"vers": "3"}
     wanted |= {"proto": "rdma", "port": _NFS_RDMA_PORT}
     if not _is_vast(wish, present.vast):
         return wanted
@@ -454,12 +455,21 @@ def _nfs_notes(context: Context, wish: MountIntent, mount: Mount | None) -> tupl
     return tuple(notes)
 
 
-def _weka(wish: MountIntent, nics: tuple[Nic, ...]) -> dict[str, str | None]:
-    """A stateless client (BACKEND/FILESYSTEM) is told its device; how it is to use several is the operator's choice."""
+def _weka(context: Context, wish: MountIntent) -> Options:
+    """`net=` for each device of a stateless client (BACKEND/FILESYSTEM); one that has joined the cluster has its own.
+
+    How they share the client's cores or stand in for each other (net:s1=, net:ha=) is the operator's choice, pinned.
+    """
     pinned = any(name.partition(":")[0] == "net" for name in wish.options)
-    if wish.nics == "auto" or pinned or "/" not in (wish.source or "") or len(nics) != 1 or not nics[0].netdevs:
+    nics = context.nics(wish, None)
+    if wish.nics == "auto" or pinned or "/" not in (wish.source or "") or not all(nic.netdevs for nic in nics):
         return {}
-    return {"net": nics[0].netdevs[0]}
+    devices = tuple(dict.fromkeys(nic.netdevs[0] for nic in nics))
+    return {"net": devices} if devices else {}
+
+
+def _devices(nics: tuple[Nic, ...]) -> tuple[str, ...]:
+    return tuple(nic.rdma_device for nic in nics if nic.rdma_device)
 
 
 def _is_vast(wish: MountIntent, seen: bool) -> bool:
@@ -486,7 +496,7 @@ def ranges(ips: tuple[str, ...]) -> str:
     return "~".join(low if low == high else f"{low}-{high}" for low, high in ends)
 
 
-def _pinned(wish: MountIntent) -> dict[str, str | None]:
+def _pinned(wish: MountIntent) -> Options:
     """`nfsvers` under the name that the kernel shows (nfs(5))."""
     return {
         "vers" if name == "nfsvers" else name: None if value is True else str(value)
@@ -495,20 +505,44 @@ def _pinned(wish: MountIntent) -> dict[str, str | None]:
     }
 
 
-def _pairs(options: tuple[str, ...]) -> dict[str, str | None]:
-    return {name: value if sign else None for name, sign, value in (option.partition("=") for option in options)}
+def _pairs(options: tuple[str, ...]) -> Options:
+    found: Options = {}
+    for name, sign, value in (option.partition("=") for option in options):
+        if sign and name in _REPEATED:
+            before = found.get(name) or ()
+            found[name] = (*((before,) if isinstance(before, str) else before), value)
+        else:
+            found[name] = value if sign else None
+    return found
 
 
-def _same(name: str, value: str | None, present: dict[str, str | None]) -> bool:
+def _same(name: str, value: str | tuple[str, ...] | None, present: Options) -> bool:
     """Is the option there with this value? Addresses are compared as sets, however their ranges are written."""
     if name not in present:
         return False
-    if name in ("localports", "remoteports") and value and present[name]:
-        parsed = [nfs_options.parse(f"{name}={text}") for text in (value, present[name])]
+    there = present[name]
+    if name in _REPEATED:
+        return _values(there) == _values(value)
+    if name in ("localports", "remoteports") and value and there:
+        parsed = [nfs_options.parse(f"{name}={text}") for text in (value, there)]
         sets = [set(getattr(options, name) or ()) for options in parsed]
         return sets[0] == sets[1]
-    return present[name] == value
+    return there == value
 
 
-def _written(name: str, value: str | None) -> str:
-    return name if value is None else f"{name}={value}"
+def _values(value: str | tuple[str, ...] | None) -> set[str]:
+    return set() if value is None else {value} if isinstance(value, str) else set(value)
+
+
+def _text(value: str | tuple[str, ...] | None) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _written(options: Options) -> tuple[str, ...]:
+    """As mount(8) takes them, one word an element."""
+    found: list[str] = []
+    for name, value in options.items():
+        found += (
+            [name] if value is None else [f"{name}={one}" for one in ((value,) if isinstance(value, str) else value)]
+        )
+    return tuple(found)

@@ -85,7 +85,8 @@ def desire(context: Context) -> NvmeOfPlan:
         below = [c for c in context.view.controllers(mount) if c.transport == "rdma"] if mount is not None else []
         asked = wish.nvme_of
         told += _numbered(context, wish)
-        if asked is not None and (mount is None or any(controller.nqn == asked.nqn for controller in below)):
+        to_come = asked is not None and (mount is None or (not below and mount.backing.server in asked.traddr))
+        if asked is not None and (to_come or any(controller.nqn == asked.nqn for controller in below)):
             _asked(context, wish, asked, found, told)
         else:
             for controller in below:

@@ -13,7 +13,8 @@ from gdsctl.assess.cufile_merge import Problem
 from gdsctl.assess.lint_report import LintReport
 from gdsctl.model.judgement import Route
 from gdsctl.model.node import SourceInfo
-from gdsctl.plan.documents import PlanReport
+from gdsctl.plan.documents import PlanReport, Unmet
+from gdsctl.render.ranges import ranges
 from gdsctl.render.safe_text import plain_pointer, safe
 
 _STATUS = {"fail": "bold red", "unknown": "magenta"}
@@ -150,13 +151,21 @@ def _unmet(report: PlanReport) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for unmet in report.unmet:
         head = Text(f"{'?' if unmet.status == 'unknown' else '!'} ", style=_STATUS[unmet.status])
-        head.append(f"{safe(unmet.subject)}: {safe(unmet.because)}")
+        head.append(f"{safe(unmet.subject)}{_of_gpus(report, unmet)}: {safe(unmet.because)}")
         lines.append(head)
         if unmet.findings:
             lines.append(Padding(Text(f"findings: {', '.join(unmet.findings)} (gdsctl explain ID)"), (0, 0, 0, 4)))
         if unmet.settle_with:
             lines.append(Padding(Text(f"settle with: {safe(unmet.settle_with)}"), (0, 0, 0, 4)))
     return lines
+
+
+def _of_gpus(report: PlanReport, unmet: Unmet) -> str:
+    """` (GPU 0-3)`; nothing where it is not a matter of GPUs."""
+    if not unmet.gpus or unmet.subject in unmet.gpus:
+        return ""
+    numbers = [report.gpus[gpu] for gpu in unmet.gpus if gpu in report.gpus]
+    return f" (GPU {ranges(numbers) if len(numbers) == len(unmet.gpus) else ', '.join(map(safe, unmet.gpus))})"
 
 
 def _table(*columns: str) -> Table:

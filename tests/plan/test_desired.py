@@ -686,14 +686,14 @@ def test_a_node_without_a_gpu_gets_no_file() -> None:
     ("pinned", "said"),
     [
         ("type: xfs", None),
-        ("type: ext4", "type: wanted ext4, is xfs"),
+        ("type: ext4", "the intent says type ext4, the node says xfs"),
         ("source: /dev/nvme0n1", None),
         ("source: /dev/nvme1n1", None),  # no such device is known here: maybe a link
-        ("source: 'server:/export'", "source: wanted server:/export, is /dev/nvme0n1"),
+        ("source: 'server:/export'", "the intent says source server:/export, the node says /dev/nvme0n1"),
         ("source: UUID=1b34", None),  # udev's database does not tell
-        ("transport: rdma", "transport: wanted rdma, is pcie"),
-        ("client: vast", "client: wanted vast, is no NFS but xfs"),
-        ("vips: 10.0.0.1-10.0.0.4", "vips: wanted 10.0.0.1-10.0.0.4, is no remoteports"),
+        ("transport: rdma", "the intent says transport rdma, the node says pcie"),
+        ("client: vast", "the intent says client vast, the node says no NFS but xfs"),
+        ("vips: 10.0.0.1-10.0.0.4", "the intent says vips 10.0.0.1-10.0.0.4, the node says no remoteports"),
     ],
 )
 def test_a_local_mount_is_held_against_what_is_pinned(pinned: str, said: str | None) -> None:

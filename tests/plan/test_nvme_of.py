@@ -285,7 +285,9 @@ def test_another_subsystem_is_another_mount() -> None:
     text = "\n".join(line for line in ASKED.replace("ext4", "xfs").splitlines() if "source" not in line)
     found = made(connected(nqn="nqn.2024-01.org.example:other"), text)
     assert connecting(found) == []
-    assert [unmet.because for unmet in found.unmet] == [f"nvme_of: wanted {NQN}, is nqn.2024-01.org.example:other"]
+    assert [unmet.because for unmet in found.unmet] == [
+        f"the intent says nvme_of {NQN}, the node says nqn.2024-01.org.example:other"
+    ]
     (unread,) = made(connected(nqn=None), text).unmet
     assert (unread.status, unread.settle_with) == ("unknown", "nvme list-subsys")
 

@@ -304,11 +304,13 @@ def test_weka_waits_for_its_agent_and_names_its_device() -> None:
     ]
     unit = emit.EMITTERS["systemd-mount"].emit(found).content.splitlines()
     assert {"After=weka-agent.service", "Requires=weka-agent.service", "TimeoutSec=infinity"} <= set(unit)
-    for text in (
-        WEKA.replace("b0,b1/fs", "fs"),
-        WEKA.replace("mlx5_2]", "mlx5_2, mlx5_7]"),
-        WEKA.replace("nics: [mlx5_2], ", ""),
-    ):
+    second = next(nic.netdevs[0] for nic in node.nics if nic.rdma_device == "mlx5_7")
+    # As NVIDIA's guide mounts over eight: -o num_cores=2 -o net=ib0,net=ib1,... (Troubleshooting Guide, WekaFS)
+    both = made(node, WEKA.replace("mlx5_2]", "mlx5_2, mlx5_7]"))
+    assert f"-o net={device},net={second},num_cores=2 " in step(both, "Mount /w").commands[-1]
+    assert f" net={device},net={second},num_cores=2," in f" {entries(emit.EMITTERS['fstab'].emit(both).content)[-1][3]}"
+    assert both.unmet == ()
+    for text in (WEKA.replace("b0,b1/fs", "fs"), WEKA.replace("nics: [mlx5_2], ", "")):
         assert "net=" not in step(made(node, text), "Mount /w").commands[-1]
     pinned = made(node, WEKA.replace("{num_cores", "{'net:ha': eth7, num_cores"))
     assert "-o net:ha=eth7,num_cores=2 " in step(pinned, "Mount /w").commands[-1]

@@ -268,4 +268,6 @@ def test_a_mount_that_is_another_fails() -> None:
     gate = judged(local(), "mounts: [{target: /mnt/nvme, type: nfs, source: 'server:/kv'}]")
     (found,) = [r for r in gate.requirements if r.status == "fail"]
     assert (found.id, found.subject) == ("mount:/mnt/nvme", "/mnt/nvme")
-    assert found.evidence == "type: wanted nfs, is xfs; source: wanted server:/kv, is /dev/nvme0n1"
+    assert found.evidence == (
+        "the intent says type nfs, the node says xfs; the intent says source server:/kv, the node says /dev/nvme0n1"
+    )
