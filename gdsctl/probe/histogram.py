@@ -55,6 +55,12 @@ class Histogram:
     def mean(self) -> float | None:
         return self.sum / self.total if self.total else None
 
+    def above(self, value: float) -> tuple[int, float]:
+        """(how many values are greater, their share of the sum): to RELATIVE_ERROR; (0, 0.0) without any."""
+        greater = [(bucket, count) for bucket, count in self._counts.items() if _middle(bucket) > value]
+        together = sum(min(_middle(bucket), self.maximum or 0) * count for bucket, count in greater)
+        return sum(count for _, count in greater), min(1.0, together / self.sum) if self.sum else 0.0
+
     def percentile(self, percent: float) -> float | None:
         """The smallest recorded value that `percent` of all values do not exceed (nearest rank), to RELATIVE_ERROR."""
         if self.minimum is None or self.maximum is None:

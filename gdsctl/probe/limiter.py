@@ -9,13 +9,16 @@ from gdsctl.probe.sizes import words
 from gdsctl.record import Record
 
 LimiterName = Literal[
-    "rate", "route", "cpus", "thread", "nfs-connection", "small-blocks", "concurrency", "storage", "unknown"
+    "rate", "route", "cpus", "thread", "stalls", "nfs-connection", "small-blocks", "concurrency", "storage", "unknown"
 ]
 
 _NEARLY = 0.9
 _BUSY_CORE = 0.85
 _SMALL = 64 << 10
 _MANY_UNDER_WAY = 16
+_MOST = 0.5
+STALLED = 10
+"""Times the median: a block that took longer stood still, and did not only queue."""
 
 
 class Limiter(Record, frozen=True, kw_only=True):
@@ -30,7 +33,8 @@ class Limiter(Record, frozen=True, kw_only=True):
 class Held(Record, frozen=True, kw_only=True):
     """What is known of one run. `cores`: CPU seconds by second; `cpus`: that could be used; `under_way`: blocks that were
     kept in flight; `busy`, `queue`: of the block device, the share of the time with a request and the requests at once;
-    `ratio`: of the ceiling that is predicted for the route; `remote`: threads that ran away from the device's NUMA node.
+    `ratio`: of the ceiling that is predicted for the route; `remote`: threads that ran away from the device's NUMA node;
+    `stalls`: blocks that took more than STALLED times the median, and `stalled`, their share of the time of all blocks.
     """
 
     gbs: float
@@ -46,6 +50,8 @@ class Held(Record, frozen=True, kw_only=True):
     queue: float | None = None
     nfs_connections: int | None = None
     remote: bool = False
+    stalls: int = 0
+    stalled: float = 0.0
 
 
 class Row(NamedTuple):
@@ -86,6 +92,12 @@ TABLE: tuple[Row, ...] = (
         lambda h: h.cores >= _BUSY_CORE * h.lanes,
         lambda h: f"{h.cores:.2f} CPUs were busy for {h.lanes} thread{'s' * (h.lanes > 1)}: a thread does one thing at a time",
         "more --threads, or larger --bs",
+    ),
+    Row(
+        "stalls", True,
+        lambda h: h.stalled >= _MOST,
+        lambda h: f"{h.stalls} block{'s' * (h.stalls > 1)} that took over {STALLED} times as long as most made {100 * h.stalled:.0f} % of the time",
+        "a longer --duration and --repeat; if it stays, what else uses the storage",
     ),
     Row(
         "nfs-connection", False,

@@ -18,7 +18,7 @@ from gdsctl.probe import choose
 from gdsctl.probe.counters import Counters, Reading
 from gdsctl.probe.engine import Direction, Engine, Job
 from gdsctl.probe.figures import Carrier, Figures, latency, mount_of, predicted, report
-from gdsctl.probe.limiter import Held, Limiter, limiter
+from gdsctl.probe.limiter import STALLED, Held, Limiter, limiter
 from gdsctl.probe.offsets import order, regions
 from gdsctl.probe.pinning import cpus, numa_node
 from gdsctl.probe.posix import PosixEngine, memory_bytes
@@ -285,6 +285,7 @@ def _limiter(setting: _Setting, lanes: _Lanes, timed: Timed, added: Reading) -> 
     home = numa_node(setting.node, drive.address) if drive is not None and drive.address is not None else None
     nodes = {entry.id: entry.cpus for entry in setting.node.numa.nodes}
     local = cpus(setting.node, str(home), ())[0] if home in nodes and any(setting.cpus) else ()
+    stalls, stalled = timed.latencies.above(STALLED * (timed.latencies.percentile(50) or 0))
     return limiter(
         Held(
             gbs=gbs,
@@ -300,6 +301,8 @@ def _limiter(setting: _Setting, lanes: _Lanes, timed: Timed, added: Reading) -> 
             queue=_share(added.queued_ms, timed.seconds),
             nfs_connections=_nfs_connections(mount),
             remote=bool(local) and not set(local) & set(itertools.chain(*setting.cpus)),
+            stalls=stalls,
+            stalled=stalled,
         )
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,3 +69,14 @@ def test_nothing_recorded_has_no_percentile() -> None:
     histogram = Histogram()
     assert histogram.percentile(50) is None
     assert histogram.mean() is None
+
+
+def test_few_long_ones_take_most_of_the_time() -> None:
+    """1000 of 100 and one of 900,000: (0.1 + 0.9 million; 0.9 of 1.0 million)."""
+    histogram = Histogram()
+    histogram.record([100] * 1000 + [900_000])
+    count, share = histogram.above(1000)
+    assert count == 1
+    assert share == pytest.approx(0.9, rel=RELATIVE_ERROR)
+    assert histogram.above(900_000) == (0, 0.0)
+    assert Histogram().above(0) == (0, 0.0)

@@ -30,6 +30,8 @@ PLAIN: dict[str, Any] = {
         ("cpus", True, {"cores": 7.8, "lanes": 16, "under_way": 16}),
         ("thread", True, {"cores": 0.95}),  # one thread, one core, all of it
         ("cpus", True, {"cores": 0.95, "cpus": 1}),  # the same on a machine with a single CPU
+        ("stalls", True, {"stalls": 1, "stalled": 0.9}),  # one block of 900 ms in a second of blocks of 90 us
+        ("concurrency", False, {"stalls": 40, "stalled": 0.2}),
         ("nfs-connection", False, {"nfs_connections": 1, "lanes": 8, "under_way": 8}),
         ("concurrency", False, {"nfs_connections": 1}),  # one block would not use a second connection
         ("small-blocks", True, {"block_bytes": 4096}),
