@@ -126,6 +126,7 @@ def _measure(setting: _Setting, case: Case, ready: Prepared) -> tuple[Figures, T
                 device=(os.major(device), os.minor(device)),
                 mount=setting.mount,
                 blocks=setting.node.block,
+                mounts=setting.node.mounts,
                 gpus=setting.addresses,
             )
             for direction in request.directions
@@ -144,7 +145,7 @@ def _measure(setting: _Setting, case: Case, ready: Prepared) -> tuple[Figures, T
             blocks=side.blocks,
             distinct_bytes=min(told.bytes, request.size_bytes),
             counters=added[side.direction],
-            buffered_below=counters[side.direction].buffered_below(),
+            below=counters[side.direction].below,
             compat_allowed=setting.settings.compat_allowed if ran.mode.cufile else None,
         )
         for side in told.sides

@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 import re
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,7 @@ from gdsctl.model.devices import Block, Mount
 from gdsctl.parse import nvidia_fs_stats
 from gdsctl.parse.mounts import unescape
 from gdsctl.probe.engine import Direction
+from gdsctl.probe.stack import below, opened
 from gdsctl.record import Record
 from gdsctl.source import nvml
 from gdsctl.source.base import Source, decode, got
@@ -31,7 +33,10 @@ class Reading(Record, frozen=True, kw_only=True):
     `nfs_direct_bytes`: moved by O_DIRECT on this mount; `nfs_server_bytes`: exchanged with the server; `nic_bytes`: in
     this direction through the mount's NICs; `nvfs_blocks`: reads or writes that nvidia-fs carried out, only where it
     counts them; `nvfs_maps`: buffers that it mapped, always counted; `cached_bytes`: of the files, in the page cache, and
-    `resident_bytes` the same, always absolute; `dirtied_bytes`: written into the page cache, on the whole machine;
+    `resident_bytes` the same, always absolute, and `cached_below_bytes`, `resident_below_bytes` of the
+    files that loop devices below stand for;
+    `dirtied_bytes`: written into the page cache, on the whole machine, `device_dirtied_bytes`: of this device or file
+    system and those below, which the kernel adds up in grains of `dirtied_grain_bytes`;
     `busy_ms`, `queued_ms`: of the block device, the time with any request and that of all requests together;
     `gpu_pcie_bytes`: that the GPUs received, or for writes sent, over PCIe, whoever asked for them.
     """
@@ -45,20 +50,26 @@ class Reading(Record, frozen=True, kw_only=True):
     nvfs_maps: int | None = None
     cached_bytes: int | None = None
     resident_bytes: int | None = None
+    cached_below_bytes: int | None = None
+    resident_below_bytes: int | None = None
     dirtied_bytes: int | None = None
+    device_dirtied_bytes: int | None = None
+    dirtied_grain_bytes: int = 0
     busy_ms: int | None = None
     queued_ms: int | None = None
     gpu_pcie_bytes: int | None = None
 
     def since(self, before: Reading) -> Reading:
         """What was added; None where one of the two is not known, and where a counter went backwards."""
-        added = {}
+        added: dict[str, Any] = {}
         for name in self.__struct_fields__:
             now, then = getattr(self, name), getattr(before, name)
             added[name] = now - then if now is not None and then is not None and now >= then else None
-        if self.cached_bytes is not None and before.cached_bytes is not None:
-            added["cached_bytes"] = max(0, self.cached_bytes - before.cached_bytes)  # pages may leave the cache, too
-        added["resident_bytes"] = self.resident_bytes
+        for name in ("cached_bytes", "cached_below_bytes"):  # pages may leave the cache, too
+            now, then = getattr(self, name), getattr(before, name)
+            added[name] = max(0, now - then) if now is not None and then is not None else None
+        for name in ("resident_bytes", "resident_below_bytes", "dirtied_grain_bytes"):
+            added[name] = getattr(self, name)
         return Reading(**added)
 
     def with_cache(self, cached: int | None) -> Reading:
@@ -77,13 +88,16 @@ class Counters:
         device: tuple[int, int],
         mount: Mount | None = None,
         blocks: tuple[Block, ...] = (),
+        mounts: tuple[Mount, ...] = (),
         gpus: tuple[str, ...] = (),
     ) -> None:
         self._source = source
         self._direction = direction
         self._device = f"/sys/dev/block/{device[0]}:{device[1]}"
         self._mount = mount
-        self._members = self._by_path(_members(blocks, mount) or self._btrfs_devices())
+        self.below = below(source, device, mount, blocks=blocks, mounts=mounts)
+        self._members = self._by_path(self.below.drives)
+        self._dirtied_of = tuple(map(self._backing_dev_info, self.below.written_to))
         self._gpus = gpus
         self._nics = mount.backing.nics if mount is not None else ()
 
@@ -91,6 +105,8 @@ class Counters:
         """`files`: descriptor and size of those whose place in the page cache is wanted."""
         nfs = self._nfs()
         nvfs = self._nvidia_fs()
+        resident_below = self._cached_below()
+        dirtied = self._device_dirtied() if self._direction == "write" else None
         resident = _total([cached_bytes(descriptor, size) for descriptor, size in files])
         return Reading(
             device_bytes=self._disk(f"{self._device}/stat"),
@@ -102,7 +118,11 @@ class Counters:
             nvfs_maps=nvfs[1],
             cached_bytes=resident,
             resident_bytes=resident,
+            cached_below_bytes=resident_below,
+            resident_below_bytes=resident_below,
             dirtied_bytes=self._dirtied() if self._direction == "write" else None,
+            device_dirtied_bytes=dirtied,
+            dirtied_grain_bytes=_grain_bytes() if dirtied is not None else 0,
             busy_ms=self._field(9),
             queued_ms=self._field(10),
             gpu_pcie_bytes=nvml.pcie_bytes(self._gpus, received=self._direction == "read") if self._gpus else None,
@@ -124,10 +144,12 @@ class Counters:
             below += paths or ([disk] if members else [])
         return tuple(sorted(below))
 
-    def buffered_below(self) -> bool:
-        """Is there a loop device whose own file is read and written through the page cache? Linux, drivers/block/loop.c: dio."""
-        devices = [self._device, *(f"/sys/class/block/{name}" for name in self._members)]
-        return any((self._text(f"{device}/loop/dio") or "").strip() == "0" for device in devices)
+    def _cached_below(self) -> int | None:
+        if not self.below.files:
+            return None
+        with opened(self.below.files) as files:
+            known = [cached_bytes(descriptor, size) for descriptor, size in files]
+        return _total(known) if len(known) == len(self.below.files) else None
 
     def _text(self, path: str) -> str | None:
         reading = self._source.read(path)
@@ -154,28 +176,32 @@ class Counters:
         text = (self._text(path) or "").strip()
         return int(text) if text.isdecimal() else None
 
-    def _btrfs_devices(self) -> tuple[str, ...]:
-        """Of a btrfs, whose files are on a device number of no block device (Linux, fs/btrfs/sysfs.c: devices)."""
-        if self._mount is None or self._mount.fstype != "btrfs" or self._mount.device is None:
-            return ()
-        for uuid in _names(self._source, "/sys/fs/btrfs"):
-            devices = _names(self._source, f"/sys/fs/btrfs/{uuid}/devices")
-            if self._mount.device in devices:
-                return devices
-        return ()
-
     def _dirtied(self) -> int | None:
         """nr_dirtied: pages that became dirty since the boot; direct I/O makes none. Linux, mm/page-writeback.c.
 
-        Not told above a loop device, which itself writes its file through the page cache (Linux, drivers/block/loop.c).
+        Not told above a loop device that itself writes its file through the page cache (Linux, drivers/block/loop.c).
         """
-        if any(name.startswith("loop") for name in self._members) or _names(self._source, f"{self._device}/loop"):
+        if self.below.buffered:
             return None
         for line in (self._text("/proc/vmstat") or "").split("\n"):
             name, _, number = line.partition(" ")
             if name == "nr_dirtied" and number.isdecimal():
                 return int(number) * mmap.PAGESIZE
         return None
+
+    def _backing_dev_info(self, folder: str) -> str | None:
+        """Where the kernel tells of what a device or file system writes its pages to; None where that cannot be relied on.
+
+        Before Linux 6.10, which brought wb_stats, it told of the root control group alone (mm/backing-dev.c).
+        """
+        link = self._source.real(f"{folder}/bdi")
+        if not isinstance(link, str) or "/bdi/" not in link:
+            return None
+        told = f"/sys/kernel/debug/bdi/{link.rsplit('/', 1)[1]}"
+        return f"{told}/stats" if self._source.exists(f"{told}/wb_stats") is True else None
+
+    def _device_dirtied(self) -> int | None:
+        return _total([dirtied_bytes(self._text(path) or "") if path else None for path in self._dirtied_of])
 
     def _nfs(self) -> tuple[int | None, int | None]:
         if self._mount is None or not self._mount.fstype.startswith("nfs"):
@@ -200,10 +226,26 @@ def _names(source: Source, folder: str) -> tuple[str, ...]:
     return names if got(names) else ()
 
 
+def _grain_bytes() -> int:
+    """How far the sum of the CPUs' counts of one device may be off: WB_STAT_BATCH each (Linux, backing-dev-defs.h)."""
+    cpus = os.cpu_count() or 1
+    return 8 * cpus.bit_length() * cpus * mmap.PAGESIZE
+
+
 def _column(stat: str | None, column: int) -> int | None:
     """Of a block device's `stat`, counted from 0: Linux, Documentation/block/stat.rst."""
     fields = (stat or "").split()
     return int(fields[column]) if len(fields) > column and fields[column].isdecimal() else None
+
+
+def dirtied_bytes(stats: str) -> int | None:
+    """`BdiDirtied: N kB` of /sys/kernel/debug/bdi/NAME/stats: what became dirty since the device was there."""
+    for line in stats.split("\n"):
+        name, _, rest = line.partition(":")
+        number = rest.strip().removesuffix(" kB")
+        if name == "BdiDirtied" and number.isdecimal():
+            return int(number) << 10
+    return None
 
 
 def nfs_bytes(text: str, target: str, direction: Direction) -> tuple[int | None, int | None]:
@@ -249,7 +291,7 @@ def cached_bytes(descriptor: int, size_bytes: int) -> int | None:
         area.close()
         if failed:
             return None
-        resident += sum(page & 1 for page in bytes(pages)) if any(pages) else 0
+        resident += bytes(pages).count(1)
     return min(resident * mmap.PAGESIZE, size_bytes)
 
 
@@ -259,25 +301,6 @@ def _may_ask(descriptor: int) -> bool:
         return facts.st_uid == os.geteuid() or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
     except OSError:
         return False
-
-
-def _members(blocks: tuple[Block, ...], mount: Mount | None) -> tuple[str, ...]:
-    """Names of the whole disks at the bottom of the mount's device, where it is made of others."""
-    if mount is None or mount.device is None:
-        return ()
-    by_name = {block.name: block for block in blocks}
-    found: dict[str, None] = {}
-    waiting, seen = [mount.device], set()
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        slaves = by_name[name].slaves if name in by_name else ()
-        waiting.extend(slaves)
-        if not slaves and name != mount.device:
-            found[name] = None
-    return tuple(sorted(found))
 
 
 def _total(numbers: list[int | None]) -> int | None:

@@ -108,7 +108,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
     rows: list[RequestRow] = []
     mount = mount_of(node, request.path)
     with _folder(request.path, shape.chunks * shape.chunk_bytes) as folder:
-        counters = Counters(source, "read", device=_device(folder), mount=mount, blocks=node.block)
+        counters = Counters(source, "read", device=_device(folder), mount=mount, blocks=node.block, mounts=node.mounts)
         before = after = Reading()
         for threads in numbers:
             engine = _SessionEngine(folder, shape.chunk_bytes, threads)
@@ -127,7 +127,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         blocks=timed.blocks,
         distinct_bytes=shape.chunks * shape.chunk_bytes,
         counters=added,
-        buffered_below=counters.buffered_below(),
+        below=counters.below,
     )
     taken = judge(seen)
     return ProbeReport(

@@ -25,6 +25,7 @@ from gdsctl.probe.posix import PosixEngine, memory_bytes
 from gdsctl.probe.report import ProbeReport, SideRow, Verified
 from gdsctl.probe.request import SWEEP_SECONDS, Case, Request, check, require_memory
 from gdsctl.probe.run import Progress, Timed, flush, run
+from gdsctl.probe.stack import Stack
 from gdsctl.probe.target import Target, opened
 from gdsctl.probe.verdict import Observed, joined, judge
 from gdsctl.source.base import Source
@@ -202,6 +203,7 @@ def _measure(setting: _Setting, case: Case, progress: Progress | None) -> Figure
             device=setting.targets[0].device,
             mount=mount,
             blocks=setting.node.block,
+            mounts=setting.node.mounts,
             gpus=setting.chosen.addresses,
         )
         for direction in request.directions
@@ -223,7 +225,7 @@ def _measure(setting: _Setting, case: Case, progress: Progress | None) -> Figure
     if not timed.blocks:
         raise RefusedError("not one block was moved in the time given; give more --duration")
     seen = {
-        direction: _observed(setting, timed, direction, added[direction], buffered_below=some.buffered_below())
+        direction: _observed(setting, timed, direction, added[direction], below=some.below)
         for direction, some in counters.items()
     }
     sides = {direction: _side(timed, direction) for direction in request.directions} if request.mixed else {}
@@ -255,9 +257,7 @@ def _side(timed: Timed, direction: Direction) -> SideRow:
     )
 
 
-def _observed(
-    setting: _Setting, timed: Timed, direction: Direction, added: Reading, *, buffered_below: bool
-) -> Observed:
+def _observed(setting: _Setting, timed: Timed, direction: Direction, added: Reading, *, below: Stack) -> Observed:
     engine, gpus = setting.chosen.engine, setting.chosen.gpus
     moved = timed.sides[direction].moved_blocks
     size = sum(target.size_bytes for target in setting.targets)
@@ -271,7 +271,7 @@ def _observed(
         counters=added,
         compat_allowed=engine.compat_allowed,
         c2c=_c2c(setting.node, setting.chosen.addresses) if gpus else None,
-        buffered_below=buffered_below,
+        below=below,
         user_rdma=_user_rdma(setting.mount),
         cufile=engine.counts(direction),
     )

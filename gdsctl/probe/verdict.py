@@ -10,6 +10,7 @@ import msgspec
 from gdsctl.probe.counters import Reading
 from gdsctl.probe.engine import CufileCounts, Direction
 from gdsctl.probe.sizes import words
+from gdsctl.probe.stack import Stack
 from gdsctl.record import Record
 
 PathName = Literal["nvidia-fs", "p2pdma", "c2c", "rdma", "compat", "host-direct", "mixed", "unknown"]
@@ -44,7 +45,7 @@ class Observed(Record, frozen=True, kw_only=True):
 
     `bytes`, `blocks`: moved; `distinct_bytes`: of the file, each counted once; `direct`: O_DIRECT is set on the open
     file; `compat_allowed`: by the configuration the library ran with; `c2c`: is the GPU joined to the CPU by NVLink-C2C;
-    `buffered_below`: is the file system on a loop device that goes through the page cache of its own file;
+    `below`: what lies below the file system;
     `user_rdma`: does the file system register GPU memory with the NIC itself.
     """
 
@@ -56,7 +57,7 @@ class Observed(Record, frozen=True, kw_only=True):
     direct: bool = True
     compat_allowed: bool | None = None
     c2c: bool | None = None
-    buffered_below: bool = False
+    below: Stack = Stack()
     user_rdma: bool = False
     counters: Reading = Reading()
     cufile: CufileCounts | None = None
@@ -85,6 +86,23 @@ class Observed(Record, frozen=True, kw_only=True):
         return None
 
     @property
+    def dirtied(self) -> int | None:
+        """Bytes that became dirty in the page cache: on this device where it counts finely enough, else on the machine."""
+        counters = self.counters
+        fine = counters.dirtied_grain_bytes <= _CACHE_USED * self.bytes
+        return (
+            counters.device_dirtied_bytes
+            if fine and counters.device_dirtied_bytes is not None
+            else counters.dirtied_bytes
+        )
+
+    @property
+    def drives(self) -> float | None:
+        """Bytes that the drives at the bottom counted, by bytes moved."""
+        moved = self.counters.member_bytes
+        return moved / self.bytes if moved is not None and self.bytes else None
+
+    @property
     def by_cufile(self) -> CufileCounts | None:
         """The library's counts; counts of nothing, while bytes moved, are statistics switched off."""
         return self.cufile if self.cufile is not None and self.cufile.total else None
@@ -97,12 +115,11 @@ class Observed(Record, frozen=True, kw_only=True):
 
 def _dirtied(seen: Observed, low: float) -> bool:
     """Were so many of the bytes written into the page cache, which may have been emptied again? NFS counts for itself."""
-    counters = seen.counters
     return (
         seen.direction == "write"
-        and counters.nfs_direct_bytes is None
-        and counters.dirtied_bytes is not None
-        and counters.dirtied_bytes >= low * seen.bytes > 0
+        and seen.counters.nfs_direct_bytes is None
+        and seen.dirtied is not None
+        and seen.dirtied >= low * seen.bytes > 0
     )
 
 
@@ -123,6 +140,19 @@ def _untouched(seen: Observed) -> bool:
 
 def _through_cache(seen: Observed) -> bool:
     return seen.cached is not None and seen.cached >= _CACHE_USED
+
+
+def _through_cache_below(seen: Observed) -> bool:
+    added = seen.counters.cached_below_bytes
+    return added is not None and added >= _CACHE_USED * seen.distinct_bytes > 0
+
+
+def _perhaps_cached_below(seen: Observed) -> bool:
+    """Could bytes have been written over pages that stood in the cache of the files below before?"""
+    if not seen.below.loops or seen.direction == "read":
+        return False
+    held = seen.counters.resident_below_bytes
+    return held is None or held >= _CACHE_USED * seen.distinct_bytes or seen.dirtied is None
 
 
 def _storage_between(seen: Observed, low: float, high: float) -> bool:
@@ -160,6 +190,14 @@ _INFINITE = float("inf")
 TABLE: tuple[Row, ...] = (
     # --- nothing to judge
     Row("nothing-moved", lambda o: o.bytes == 0, "unknown", "unknown", "no bytes moved"),
+    # --- memory is no storage, whatever moved the bytes there
+    Row(
+        "host-in-memory",
+        lambda o: o.host and bool(o.below.memory),
+        "mixed",
+        "certain",
+        "what lies at the bottom keeps its bytes in this machine's memory: they went to no storage",
+    ),
     # --- contradictions come first: no single counter outvotes another
     Row(
         "cufile-against-nvidia-fs",
@@ -196,6 +234,13 @@ TABLE: tuple[Row, ...] = (
         "unknown",
         "fewer bytes left or reached the storage than were moved, and the page cache does not hold the rest",
     ),
+    Row(
+        "drives-did-not-move",
+        lambda o: o.host and not o.below.buffered and o.drives is not None and o.drives < _CONTRADICTS,
+        "unknown",
+        "unknown",
+        "the device moved the bytes, but the drives below it did not: something between them keeps or shrinks them",
+    ),
     # --- host memory (posix, bounce)
     Row(
         "host-buffered",
@@ -213,11 +258,18 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "host-over-loop",
-        lambda o: o.host and o.buffered_below,
+        lambda o: o.host and bool(o.below.buffered),
         "mixed",
         "certain",
         "the file is direct, but the loop device below its file system moves the bytes through the page cache of another"
         " file (losetup --direct-io=on)",
+    ),
+    Row(
+        "host-file-below-through-cache",
+        lambda o: o.host and _through_cache_below(o),
+        "mixed",
+        "certain",
+        "the file is direct, and the loop device below asks for direct I/O, but its file came to stand in the page cache",
     ),
     Row(
         "host-written-through-cache",
@@ -232,7 +284,8 @@ TABLE: tuple[Row, ...] = (
         lambda o: o.host and _dirtied(o, _HARDLY_BY_CHANCE),
         "unknown",
         "unknown",
-        "others wrote so much into the page cache that these bytes could be among it; a larger --size tells them apart",
+        "others wrote so much into the page cache that these bytes could be among it; a larger --size tells them apart, or"
+        " as root the device's own count (mount -t debugfs none /sys/kernel/debug, Linux 6.10)",
     ),
     Row(
         "host-busy-cache",
@@ -243,6 +296,21 @@ TABLE: tuple[Row, ...] = (
         "likely",
         "the page cache stayed empty of the file, and the storage moved the bytes; what became dirty in it meanwhile may be"
         " others' or a part of these",
+    ),
+    Row(
+        "host-below-unseen",
+        lambda o: o.host and _untouched(o) and bool(o.below.unseen) and _storage_between(o, _CONTRADICTS, _INFINITE),
+        "host-direct",
+        "likely",
+        "the page cache stayed empty of the file, and its device moved the bytes; what lies below that cannot be seen",
+    ),
+    Row(
+        "host-file-below-cached",
+        lambda o: o.host and _untouched(o) and _perhaps_cached_below(o),
+        "host-direct",
+        "likely",
+        "the page cache stayed empty of the file, and the drives moved the bytes; whether the page cache of the file below"
+        " was in between cannot be told, since much of it is there or it cannot be looked at",
     ),
     Row(
         "host-proven",
@@ -476,14 +544,30 @@ def told(seen: Observed) -> tuple[PathEvidence, ...]:
         says = {True: "untouched", False: "went through it"}.get(_untouched(seen) or not _through_cache(seen), "")
         value = f"{words(counters.cached_bytes or 0)} of {words(seen.distinct_bytes)}"
         add("page cache holds of the file", value, "mincore(2)", says)
-    if seen.host and counters.dirtied_bytes is not None:
+    if seen.host and seen.dirtied is not None:
         says = "a buffered write would be in it" if not _dirtied(seen, _CACHE_USED) else "through it, or others' writes"
-        add("page cache dirtied", share(counters.dirtied_bytes), "/proc/vmstat nr_dirtied", says)
+        where = "/proc/vmstat nr_dirtied"
+        if seen.dirtied is counters.device_dirtied_bytes:
+            where = "/sys/kernel/debug/bdi/*/stats, BdiDirtied of this device"
+        add("page cache dirtied", share(seen.dirtied), where, says)
     if seen.host:
         says = "direct I/O was asked for, which is no proof" if seen.direct else "not direct"
         add("O_DIRECT on the open file", "set" if seen.direct else "not set", "fcntl(F_GETFL)", says)
-    if seen.buffered_below:
-        add("loop device below", "buffered", "/sys/block/loop*/loop/dio", "its file is in the page cache")
+    for name in seen.below.loops:
+        if name in seen.below.buffered:
+            add(
+                "loop device below", f"{name}, buffered", f"/sys/block/{name}/loop/dio", "its file is in the page cache"
+            )
+        else:
+            add("loop device below", f"{name}, direct", f"/sys/block/{name}/loop/dio", "asks its file for direct I/O")
+    if counters.cached_below_bytes is not None:
+        value = f"{words(counters.cached_below_bytes)} more, {words(counters.resident_below_bytes or 0)} in all"
+        says = "went through it" if _through_cache_below(seen) else "untouched"
+        add("page cache of files below", value, "mincore(2)", "may be" if _perhaps_cached_below(seen) else says)
+    for name in seen.below.memory:
+        add("at the bottom", name, "/sys/block, /proc/self/mountinfo", "memory, no storage")
+    for name in seen.below.unseen:
+        add("below", name, "/sys/block/loop*/loop, LOOP_GET_STATUS64", "nothing")
     if counters.device_bytes is not None:
         add(f"block device {column}", share(counters.device_bytes), "/sys/dev/block/*/stat", _moved(seen))
     if counters.member_bytes is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gdsctl.model.devices import Backing, Block, Mount
-from gdsctl.probe.counters import Counters, Reading, cached_bytes, nfs_bytes
+from gdsctl.probe.counters import Counters, Reading, cached_bytes, dirtied_bytes, nfs_bytes
 from gdsctl.source.opening import open_source
 
 # Documentation/block/stat.rst: read I/Os, merges, sectors, ticks, write I/Os, merges, sectors, ticks, ...
@@ -44,7 +44,10 @@ Ops\t\t\t\t: Read=0 Write=0 BatchIO=0
 """
 
 
-def tree(tmp_path: Path, files: dict[str, str]):
+def tree(tmp_path: Path, files: dict[str, str], links: dict[str, str] | None = None):
+    for name, target in (links or {}).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).symlink_to(target)
     for name, text in files.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,13 +89,6 @@ def test_the_drives_of_a_btrfs(tmp_path: Path) -> None:
     assert Counters(tree(tmp_path, files), "write", device=(0, 44), mount=mount).read().member_bytes == 2 * 4096 * 512
 
 
-@pytest.mark.parametrize(("dio", "buffered"), [("0\n", True), ("1\n", False)])
-def test_a_loop_device(tmp_path: Path, dio: str, buffered: bool) -> None:
-    source = tree(tmp_path, {"sys/dev/block/7:0/loop/dio": dio, "sys/dev/block/259:0/stat": STAT})
-    assert Counters(source, "read", device=(7, 0)).buffered_below() is buffered
-    assert Counters(source, "read", device=(259, 0)).buffered_below() is False
-
-
 def test_pages_dirtied(tmp_path: Path) -> None:
     source = tree(tmp_path, {"proc/vmstat": "nr_dirty 7\nnr_dirtied 1000\nnr_written 5\n"})
     assert Counters(source, "write", device=(259, 1)).read().dirtied_bytes == 1000 * os.sysconf("SC_PAGE_SIZE")
@@ -101,8 +97,40 @@ def test_pages_dirtied(tmp_path: Path) -> None:
 
 def test_pages_dirtied_by_a_loop_device_are_not_told(tmp_path: Path) -> None:
     """It writes its file through the page cache, whatever was asked for above it."""
-    files = {"proc/vmstat": "nr_dirtied 1000\n", "sys/dev/block/7:0/loop/dio": "0\n"}
-    assert Counters(tree(tmp_path, files), "write", device=(7, 0)).read().dirtied_bytes is None
+    files = {"proc/vmstat": "nr_dirtied 1000\n", "sys/class/block/loop0/loop/dio": "0\n"}
+    blocks = (Block(name="loop0", kind="loop", major_minor="7:0"),)
+    assert Counters(tree(tmp_path, files), "write", device=(7, 0), blocks=blocks).read().dirtied_bytes is None
+
+
+BDI = """\
+BdiWriteback:                0 kB
+BdiDirtyThresh:        3134828 kB
+BdiDirtied:             {kb} kB
+BdiWritten:                  7 kB
+"""
+
+
+@pytest.mark.parametrize("sums_all_groups", [True, False], ids=["6.10", "before"])
+def test_pages_dirtied_of_a_partitions_disk(tmp_path: Path, sums_all_groups: bool) -> None:
+    """Only since Linux 6.10, known by wb_stats, are control groups in it; a partition has none of its own."""
+    files = {"sys/kernel/debug/bdi/259:0/stats": BDI.format(kb=2000), "proc/vmstat": "nr_dirtied 9\n"}
+    if sums_all_groups:
+        files["sys/kernel/debug/bdi/259:0/wb_stats"] = ""
+    links = {"sys/class/block/nvme0n1/bdi": "../../../devices/virtual/bdi/259:0"}
+    blocks = (
+        Block(name="nvme0n1", major_minor="259:0"),
+        Block(name="nvme0n1p1", kind="part", slaves=("nvme0n1",), major_minor="259:1"),
+    )
+    source = tree(tmp_path, files, links)
+    found = Counters(source, "write", device=(259, 1), blocks=blocks).read()
+    assert found.device_dirtied_bytes == (2000 * 1024 if sums_all_groups else None)
+    assert found.dirtied_bytes == 9 * os.sysconf("SC_PAGE_SIZE")
+    assert Counters(source, "read", device=(259, 1), blocks=blocks).read().device_dirtied_bytes is None
+
+
+@pytest.mark.parametrize("text", ["", "BdiDirtied: kB\n", "BdiDirtied: -1 kB\n", "Dirtied: 5 kB\n"])
+def test_a_damaged_count_of_dirty_pages_is_not_known(text: str) -> None:
+    assert dirtied_bytes(text) is None
 
 
 @pytest.mark.parametrize("device", ["nvme4n1", "nvme4n1p2"])

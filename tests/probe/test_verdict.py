@@ -8,6 +8,7 @@ import pytest
 
 from gdsctl.probe.counters import Reading
 from gdsctl.probe.engine import CufileCounts
+from gdsctl.probe.stack import Stack
 from gdsctl.probe.verdict import TABLE, Observed, judge
 
 MIB = 1 << 20
@@ -33,10 +34,17 @@ def counts(nvidia_fs: int = 0, p2p: int = 0, posix: int = 0, total: int = BLOCKS
 
 
 EMPTY_CACHE = {"cached_bytes": 0}
+LOOP = Stack(loops=("loop0",), drives=("nvme0n1",))
 
 CASES: dict[str, tuple[Observed, str, str]] = {
     # Nothing was moved, so nothing went anywhere.
     "nothing-moved": (seen(bytes=0), "unknown", "unknown"),
+    # A loop device with direct I/O over a file of a tmpfs: each counter agrees, and it is memory all the same.
+    "host-in-memory": (
+        seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, below=Stack(loops=("loop0",), memory=("tmpfs at /t",))),
+        "mixed",
+        "certain",
+    ),
     # Both count every block for themselves. One of them may have counted another process's.
     "cufile-against-nvidia-fs": (
         seen("cufile", {"nvfs_blocks": BLOCKS}, cufile=counts(posix=BLOCKS)),
@@ -63,12 +71,31 @@ CASES: dict[str, tuple[Observed, str, str]] = {
     ),
     # 1000 MiB came, the disk gave 400, the page cache has none: something in between is not known.
     "storage-did-not-move": (seen(counters={**EMPTY_CACHE, "device_bytes": 400 * MIB}), "unknown", "unknown"),
+    # loop1 counted all bytes and was told to be direct; the disk below saw a tenth.
+    "drives-did-not-move": (
+        seen(counters={**EMPTY_CACHE, "device_bytes": BYTES, "member_bytes": BYTES // 10}, below=LOOP),
+        "unknown",
+        "unknown",
+    ),
     # A tmpfs, or ext4 with data=journal: O_DIRECT was accepted and ignored.
     "host-buffered": (seen(counters={"cached_bytes": BYTES}), "mixed", "certain"),
     # The flag is not on the open file.
     "host-not-direct": (seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, direct=False), "mixed", "certain"),
     # loop0 counted all bytes, and wrote them into the page cache of the file that it stands for.
-    "host-over-loop": (seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, buffered_below=True), "mixed", "certain"),
+    "host-over-loop": (
+        seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, below=Stack(loops=("loop0",), buffered=("loop0",))),
+        "mixed",
+        "certain",
+    ),
+    # Linux 6.18, a loop device with direct I/O over a btrfs, which reads the file below through the page cache.
+    "host-file-below-through-cache": (
+        seen(
+            counters={**EMPTY_CACHE, "device_bytes": BYTES, "member_bytes": BYTES, "cached_below_bytes": BYTES // 2},
+            below=LOOP,
+        ),
+        "mixed",
+        "certain",
+    ),
     # ext3 filling a hole: written into the page cache, flushed, and dropped from it; mincore sees none of that.
     "host-written-through-cache": (
         seen(counters={**EMPTY_CACHE, "device_bytes": BYTES, "dirtied_bytes": BYTES}, direction="write"),
@@ -84,6 +111,29 @@ CASES: dict[str, tuple[Observed, str, str]] = {
     # A tenth of it may be another process's.
     "host-busy-cache": (
         seen(counters={**EMPTY_CACHE, "device_bytes": BYTES, "dirtied_bytes": BYTES // 10}, direction="write"),
+        "host-direct",
+        "likely",
+    ),
+    # The file of loop0 was unlinked, or stands in another mount namespace.
+    "host-below-unseen": (
+        seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, below=Stack(loops=("loop0",), unseen=("its file",))),
+        "host-direct",
+        "likely",
+    ),
+    # Written over a file that stood in the page cache before: those pages may have taken the bytes, or were dropped.
+    "host-file-below-cached": (
+        seen(
+            counters={
+                **EMPTY_CACHE,
+                "device_bytes": BYTES,
+                "member_bytes": BYTES,
+                "cached_below_bytes": 0,
+                "resident_below_bytes": BYTES,
+                "dirtied_bytes": 0,
+            },
+            below=LOOP,
+            direction="write",
+        ),
         "host-direct",
         "likely",
     ),
@@ -191,3 +241,30 @@ def test_nfs_own_counter_goes_before_the_disks() -> None:
 @pytest.mark.parametrize("cached", [0.02, 0.04])
 def test_a_little_in_the_cache_decides_nothing(cached: float) -> None:
     assert judge(seen(counters={"cached_bytes": int(cached * BYTES), "device_bytes": BYTES})).verdict == "unknown"
+
+
+def dirtied(**counters: Any) -> tuple[str, str]:
+    taken = judge(seen(counters={**EMPTY_CACHE, "device_bytes": BYTES, **counters}, direction="write"))
+    return taken.verdict, taken.confidence
+
+
+def test_the_devices_own_count_of_dirty_pages_goes_before_the_machines() -> None:
+    """Others write 5 GB elsewhere meanwhile; on this device nothing became dirty, or all of it did."""
+    assert dirtied(dirtied_bytes=5 * BYTES) == ("unknown", "unknown")
+    assert dirtied(dirtied_bytes=5 * BYTES, device_dirtied_bytes=4096) == ("host-direct", "certain")
+    assert dirtied(dirtied_bytes=5 * BYTES, device_dirtied_bytes=BYTES) == ("mixed", "likely")
+
+
+def test_a_count_too_coarse_for_so_few_bytes_is_not_relied_on() -> None:
+    """On 128 CPUs it may be off by 32 MiB, and by 500 MiB it could hide half of these bytes."""
+    coarse = {"dirtied_bytes": BYTES, "device_dirtied_bytes": 0}
+    assert dirtied(**coarse, dirtied_grain_bytes=32 * MIB) == ("host-direct", "certain")
+    assert dirtied(**coarse, dirtied_grain_bytes=500 * MIB) == ("mixed", "likely")
+
+
+def test_a_loop_device_over_a_file_that_the_cache_does_not_hold() -> None:
+    below = {"device_bytes": BYTES, "member_bytes": BYTES, "cached_below_bytes": 0, "resident_below_bytes": 0}
+    taken = judge(seen(counters={**EMPTY_CACHE, **below, "dirtied_bytes": 0}, below=LOOP, direction="write"))
+    assert (taken.verdict, taken.confidence) == ("host-direct", "certain")
+    unread = judge(seen(counters={**EMPTY_CACHE, **below}, below=LOOP, direction="write"))  # no count of dirty pages
+    assert (unread.verdict, unread.confidence) == ("host-direct", "likely")

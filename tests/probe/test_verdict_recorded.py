@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gdsctl.probe.stack import Stack
 from gdsctl.probe.verdict import Observed, judge
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures/probe/paths.jsonl"
@@ -44,7 +45,8 @@ EXPECTED = {
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['kernel']} {row['kind']} {row['load']}")
 def test_as_the_kernel_traced_it(row: dict[str, Any]) -> None:
-    seen = msgspec.convert(row["observed"], Observed)
+    buffered = ("loop0",) if row["observed"].pop("buffered_below", False) else ()  # as it was written down then
+    seen = msgspec.structs.replace(msgspec.convert(row["observed"], Observed), below=Stack(buffered=buffered))
     taken = judge(seen)
     assert (taken.verdict, taken.confidence) == EXPECTED.get((row["kind"], row["load"]), DIRECT)
     if row["load"].startswith("write") and row["kind"] != "tmpfs":  # whose pages another trace point would tell
