@@ -64,6 +64,11 @@ def _mount(draft: Draft, path: str | None, node: Report, claims: Mapping[str, Cl
         inner = max(
             (v for v in draft.box.volumes if _holds(v.path, path)), key=lambda volume: len(volume.path), default=None
         )
+        if inner is None and draft.box.kind == "image":
+            return (
+                None,
+                f"what is mounted at {path} is said where the image is started: give that file, or line, as well",
+            )
         if inner is None:
             return None, f"{path} lies in the container's own layers, on an overlay: no volume is mounted there"
         claim = claims.get(inner.claim or "")
@@ -136,7 +141,7 @@ def _lacks(draft: Draft, node: Report) -> Iterator[Finding]:
     """What a direct route needs in a container and this one is not seen to have."""
     box = draft.box
     routes = [route for edge in draft.stack.edges for route in edge.routes or () if route.route in _DIRECT]
-    if box is None or not routes or box.privileged:
+    if box is None or box.kind == "image" or not routes or box.privileged:
         return
     over_rdma = any(m.backing.transport == "rdma" for m in node.mounts if any(r.mount == m.target for r in routes))
     needs = _needs(box, nvidia_fs=any(r.route == "nvidia-fs" for r in routes), over_rdma=over_rdma)

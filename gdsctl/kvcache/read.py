@@ -113,6 +113,13 @@ def _dockerfile(text: str, place: Place, depth: int, beside: Beside) -> Found:
 def _shell(text: str, place: Place, depth: int, beside: Beside) -> Found:
     launches, embedded = read_shell(as_shell(text), place, beside=beside)
     found = Found(launches=launches)
+    for path, launch in {
+        word.text: launch for launch in launches if launch.words and (word := launch.env.get("LMCACHE_CONFIG_FILE"))
+    }.items():
+        word = launch.env["LMCACHE_CONFIG_FILE"]
+        near = beside.file(path, place.at(word.line), owned=False) if launch.container is None else None
+        if near is not None:
+            found += config_file(Mounted(Word(text=near[1], line=1), near[0]), place, None)
     for part in embedded[:_MOST_EMBEDDED]:
         found += _embedded("", part.text, place.at(part.line), depth, beside)
     return found

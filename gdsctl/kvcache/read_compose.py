@@ -6,6 +6,8 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from gdsctl.errors import InputError
 from gdsctl.kvcache.beside import Beside
 from gdsctl.kvcache.kubernetes import pairs
@@ -103,6 +105,8 @@ class _Project:
         words = [*_words(entrypoint), *_words(command)]
         if built is not None:
             line = service.line
+            if box.image is None:
+                box = msgspec.structs.replace(box, image=built.image)
             env = {key: Word(text=word.text, line=line) for key, word in built.env.items()} | env
             theirs = [Word(text=word.text, line=line) for word in built.entrypoint or ()]
             last = _words(command) or (

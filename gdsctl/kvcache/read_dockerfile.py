@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from gdsctl.errors import InputError
+from gdsctl.kvcache.json_text import json_value
 from gdsctl.kvcache.launch import Container, Place, Word
-from gdsctl.kvcache.yaml_documents import documents
+from gdsctl.kvcache.yaml_documents import as_yaml, documents
 from gdsctl.record import Record
 
 _NAME = re.compile(r"(?:.*[/.])?(?:Dockerfile|Containerfile)(?:\.[\w.-]+)?", re.IGNORECASE)
@@ -239,11 +240,11 @@ def _listed(rest: str, line: int) -> list[Word] | None:
     if not joined.startswith("["):
         return None
     try:
-        (item,) = documents(joined)
+        json_value(joined)
+        (item,) = documents(as_yaml(joined))
     except (InputError, ValueError):
         return None
-    words = [Word(text=entry.text, line=line + entry.line - 1) for entry in item.items() if entry.text is not None]
-    return words if joined.endswith("]") else None
+    return [Word(text=entry.text, line=line + entry.line - 1) for entry in item.items() if entry.text is not None]
 
 
 def container(stage: Stage, place: Place) -> Container:

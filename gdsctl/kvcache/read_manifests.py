@@ -319,7 +319,8 @@ def _container(
     env.update(_env(container.list("env"), known, place))
     box = _box(container, spec, pod, place, known)
     words = [*_words(container.get("command"), env), *_words(container.get("args"), env)]
-    files = _files(container, spec, known, place)
+    wanted = [*words[:3], *(word for name, word in env.items() if name == "LMCACHE_CONFIG_FILE")]
+    files = _files(container, spec, known, place, wanted)
     config = files.get(env["LMCACHE_CONFIG_FILE"].text) if "LMCACHE_CONFIG_FILE" in env else None
     found = config_file(config, place, box) if config is not None else Found()
     if not words:
@@ -333,15 +334,19 @@ def _container(
     return found + Found(launches=launches)
 
 
-def _files(container: Item, spec: Item, known: Known, place: Place) -> dict[str, Mounted]:
-    """Path in the container -> text, for ConfigMaps and Secrets that are mounted as files."""
+def _files(container: Item, spec: Item, known: Known, place: Place, wanted: list[Word]) -> dict[str, Mounted]:
+    """Path in the container -> text, for ConfigMaps and Secrets that are mounted as files.
+
+    One that was not given is noted where a path that is `wanted` lies in it.
+    """
     volumes = {entry.word("name"): entry for entry in spec.list("volumes")}
     found: dict[str, Mounted] = {}
     for mount in container.list("volumeMounts"):
         path, source, below = mount.word("mountPath"), volumes.get(mount.word("name")), mount.word("subPath")
         if path is None or source is None:
             continue
-        values = _projected(source, known, place)
+        asked = any(word.text == path or word.text.startswith(path.rstrip("/") + "/") for word in wanted)
+        values = _projected(source, known, place if asked else None)
         if below is not None and below in values:
             found[path] = values[below]
         elif below is None:
@@ -349,7 +354,7 @@ def _files(container: Item, spec: Item, known: Known, place: Place) -> dict[str,
     return found
 
 
-def _projected(volume: Item, known: Known, place: Place) -> dict[str, Mounted]:
+def _projected(volume: Item, known: Known, place: Place | None) -> dict[str, Mounted]:
     """File name -> text of a volume that is made of ConfigMaps and Secrets."""
     found: dict[str, Mounted] = {}
     for holder in (volume, *volume.list("projected", "sources")):
@@ -359,7 +364,8 @@ def _projected(volume: Item, known: Known, place: Place) -> dict[str, Mounted]:
                 continue
             values = known.mounted(name)
             if values is None:
-                known.beside.lacks(f"{kind} {name}", place.at(holder.line))
+                if place is not None:
+                    known.beside.lacks(f"{kind} {name}", place.at(holder.line))
                 continue
             chosen = {i.word("key") or "": i.word("path") or "" for i in holder.list(kind, "items")}
             found |= {chosen.get(key, key): value for key, value in values.items() if not chosen or key in chosen}
