@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from gdsctl.probe.histogram import Histogram
-from gdsctl.probe.pattern import Mismatch, Pattern
+from gdsctl.probe.pattern import Generations, Mismatch, Pattern
 from gdsctl.record import Record
 
 Direction = Literal["read", "write"]
@@ -25,7 +25,8 @@ _LONGEST_SLEEP_NS = 50_000_000
 
 
 class Job(Record, frozen=True, kw_only=True):
-    """What a lane does. `seed`: of the contents; `checked`: fill before each write, compare after each read.
+    """What a lane does. `seed`: of the contents; `checked`: fill before each write, compare after each read;
+    `generations`: of the file's blocks, where they are written more than once.
 
     `read_percent`: of the blocks are read and the others written, `direction` notwithstanding; None: all go one way.
     `after_ns`: how long after the common start the lane begins; `every_ns`: no block begins sooner after the one before;
@@ -38,6 +39,7 @@ class Job(Record, frozen=True, kw_only=True):
     iodepth: int = 1
     seed: int = 0
     checked: bool = False
+    generations: Generations | None = None
     gpu: int | None = None
     read_percent: int | None = None
     after_ns: int = 0
@@ -261,7 +263,7 @@ class OneAtATime:
         self._buffer = buffer
         self._pace = Pace(job.every_ns)
         if job.checked or job.direction == "write":
-            self._pattern = Pattern(job.seed, job.block_bytes)
+            self._pattern = Pattern(job.seed, job.block_bytes, job.generations)
         if job.direction == "write":
             buffer.load(self._pattern.block(0))
 
@@ -303,7 +305,7 @@ class OneAtATime:
         """Move one block: filled before if it is written, compared after if it is read, where the job says so."""
         reads, checked = self._job.direction == "read", self._job.checked
         if checked and not reads:
-            self._buffer.load(self._pattern.block(offset))
+            self._buffer.load(self._pattern.next(offset))
         start = time.perf_counter_ns()
         try:
             moved = self._transfer(offset)

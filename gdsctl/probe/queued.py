@@ -44,7 +44,7 @@ class QueuedLane:
         self._reads = job.reads_in_turn()
         writes = job.read_percent is not None or job.direction == "write"
         if job.checked or writes:
-            self._pattern = Pattern(job.seed, job.block_bytes)
+            self._pattern = Pattern(job.seed, job.block_bytes, job.generations)
         if writes:
             for buffer in buffers:
                 buffer.load(self._pattern.block(0))
@@ -105,7 +105,7 @@ class QueuedLane:
         mixed = self._job.read_percent is not None
         reads = next(self._reads) if mixed else self._job.direction == "read"
         if self._job.checked and not reads:
-            self._buffers[slot].load(self._pattern.block(offset))
+            self._buffers[slot].load(self._pattern.next(offset))
         return Move(slot, offset, reads)
 
     def _failure(self, move: Move, result: int | OSError) -> TransferError | MismatchError | None:

@@ -133,7 +133,7 @@ class QueueLane:
         self._pace = Pace(job.every_ns)
         mixed, reads = job.read_percent is not None, job.direction == "read"
         if job.checked or mixed or not reads:
-            self._pattern = Pattern(job.seed, job.block_bytes)
+            self._pattern = Pattern(job.seed, job.block_bytes, job.generations)
         self._ring = _Ring(job.iodepth)
         fixed = self._ring.register(memory.address(), job.block_bytes * job.iodepth)
         read, write = (_READ_FIXED, _WRITE_FIXED) if fixed else (_READ, _WRITE)
@@ -153,7 +153,7 @@ class QueueLane:
 
     def _load(self, slot: int, offset: int) -> None:
         low = slot * self._job.block_bytes
-        self._memory.view[low : low + self._job.block_bytes] = self._pattern.block(offset)
+        self._memory.view[low : low + self._job.block_bytes] = self._pattern.next(offset)
 
     def drive(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
         """Blocks done are noted with the time at which they were seen, all of one io_uring_enter with the same."""

@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from gdsctl.probe.pattern import Mismatch, Pattern
+from gdsctl.probe.pattern import Generations, Mismatch, Pattern
 
 BLOCK = 64 * 1024
 SEED = 0x1234_5678
@@ -83,3 +83,54 @@ def test_foreign_bytes() -> None:
     found = look(bytearray(b"\xaa" * BLOCK), 0)
     assert found is not None
     assert (found.kind, found.offset) == ("corrupt", 0)
+
+
+def test_a_block_of_an_earlier_run_that_belongs_elsewhere() -> None:
+    found = look(block(7 * BLOCK, seed=99), 2 * BLOCK)
+    assert found is not None
+    assert (found.kind, found.offset) == ("stale-misplaced", 2 * BLOCK)
+    assert found.found == f"what an earlier run wrote at offset {7 * BLOCK}"
+
+
+@pytest.mark.parametrize("at", [100, 505, 511])
+def test_a_flipped_bit_is_no_torn_write(at: int) -> None:
+    flipped = block(BLOCK)
+    flipped[at] ^= 0x80
+    found = look(flipped, BLOCK)
+    assert found is not None
+    assert (found.kind, found.found) == ("corrupt", f"1 wrong byte in 1 of the block's {BLOCK // 512} sectors")
+
+
+def written(times: int, offset: int) -> tuple[Pattern, bytearray]:
+    """A pattern whose block at `offset` was written so often, and what the last write put there."""
+    made, content = Pattern(SEED, BLOCK, Generations(8 * BLOCK, BLOCK)), bytearray()
+    for _ in range(times):
+        content = bytearray(made.next(offset))
+    return made, content
+
+
+@pytest.mark.parametrize("times", [1, 2, 256, 257, 1000])
+def test_a_write_that_was_lost_leaves_the_one_before(times: int) -> None:
+    made, content = written(times, 3 * BLOCK)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(content))
+    assert made.check(address, 3 * BLOCK) is None
+    made.next(3 * BLOCK)
+    found = made.check(address, 3 * BLOCK)
+    assert found is not None
+    assert (found.kind, found.offset, found.found) == ("stale", 3 * BLOCK, "what was written 1 write before")
+
+
+def test_a_block_that_is_half_of_the_last_write_and_half_of_the_one_before() -> None:
+    made, content = written(2, BLOCK)
+    content[4096:] = written(1, BLOCK)[1][4096:]
+    found = made.check(ctypes.addressof(ctypes.c_char.from_buffer(content)), BLOCK)
+    assert found is not None
+    assert (found.kind, found.offset) == ("torn", BLOCK + 4096)
+
+
+def test_a_sector_that_is_half_of_the_last_write_and_half_of_the_one_before() -> None:
+    made, content = written(2, BLOCK)
+    content[256:512] = written(1, BLOCK)[1][256:512]
+    found = made.check(ctypes.addressof(ctypes.c_char.from_buffer(content)), BLOCK)
+    assert found is not None
+    assert (found.kind, found.offset) == ("torn", BLOCK)
