@@ -107,13 +107,22 @@ def _dram_staged(app: App) -> Iterator[Finding]:
             else next((t.line for t in draft.stack.tiers if t.path == first.path and t.line), None)
         )
         place = _at(draft, line or draft.stack.source.line or 1)
-        what = f"{claims[0].text}, but the bytes go" if claimed else "the bytes go"
+        claim = (
+            "GPUDirect Storage is asked for"
+            if draft.stack.software == "Python script"
+            else claims[0].text
+            if claims
+            else ""
+        )
+        what = f"{claim}, but the bytes go" if claimed else "the bytes go"
         where = f" ({first.path})" if first.path else ""
         storage = "object store" if "object" in (first.to, first.from_) else "file"
+        gpu = "GPU <-> " if any("gpu" in (edge.from_, edge.to) for edge in draft.stack.edges) else ""
+        software = claims[0].text if claims and draft.stack.software == "Python script" else draft.stack.software
         yield finding(
             "app.dram-staged",
             place,
-            f"{draft.stack.software}: {what} GPU <-> host memory <-> {storage}{where}; GPUDirect Storage has no part in it",
+            f"{software}: {what} {gpu}host memory <-> {storage}{where}; GPUDirect Storage has no part in it",
             tuple(Evidence(fact=edge.api, value=edge.because, source=edge.source) for edge in staged),
             severity="error" if claimed else "info",
         )

@@ -56,11 +56,15 @@ class Container(Record, frozen=True, kw_only=True):
 
 
 class Call(Record, frozen=True, kw_only=True):
-    """A call in a Python script. `name`: through its import; `arguments`: constants, by keyword or as "0", "1"."""
+    """A call in a Python script. `name`: through its import, of a method of what another call gives `.NAME`.
+
+    `arguments`: constants, by keyword or as "0", "1"; `open`: the text of those that are none.
+    """
 
     name: str
     line: int
     arguments: dict[str, str] = {}
+    open: dict[str, str] = {}
 
 
 class Launch(Record, frozen=True, kw_only=True):

@@ -69,6 +69,8 @@ def _closing(tokens: list[tuple[int, str, int]]) -> dict[int, int]:
     return found | dict.fromkeys(waiting, len(tokens))
 
 
+_MOST_SHOWN = 30
+_OPENERS = ("(", "[", "{")
 _CLOSERS = (")", "]", "}")
 """Each ends what it stands in, whether or not it is the one that was opened."""
 
@@ -85,6 +87,7 @@ class _Script:
         self.names: dict[str, str] = {}  # local name -> what it was imported as
         self.env: dict[str, Word] = {}
         self.calls: list[Call] = []
+        self.constants: dict[str, str | None] = {}  # of a name that is given one text only, else None
         self.programs: list[tuple[Word, ...]] = []
 
     def launches(self) -> tuple[Launch, ...]:
@@ -108,10 +111,16 @@ class _Script:
             return self._import(at)
         if text == "[" and not self._subscripts(at):
             self._program(at)
-        if kind != tokenize.NAME or (at and self._text(at - 1) == "."):
+        if kind != tokenize.NAME:
+            return at + 1
+        if at and self._text(at - 1) == ".":
+            if self._text(at + 1) == "(":
+                self._call(f".{text}", at + 1, line)
             return at + 1
         end, dotted = self._dotted(at)
         name = self._resolved(dotted)
+        if starts and dotted == text and self._text(end) == "=":
+            self._constant(text, end + 1)
         if name == "os.environ" and self._text(end) == "[":
             self._assigned(end)
         elif self._text(end) == "(":
@@ -166,10 +175,22 @@ class _Script:
         except _OpenError:
             return
 
+    def _constant(self, name: str, at: int) -> None:
+        try:
+            value, end = self._value(at)
+        except _OpenError:
+            value, end = None, at
+        plain = isinstance(value, str) and (end >= len(self.tokens) or self.tokens[end][0] == tokenize.NEWLINE)
+        same = self.constants.get(name, value) == value
+        self.constants[name] = value if plain and same else None
+
     def _call(self, name: str, at: int, line: int) -> None:
-        given = dict(self._arguments(at))
+        unread: dict[str, str] = {}
+        given = dict(self._arguments(at, unread))
         plain = {key: str(value) for key, value in given.items() if not isinstance(value, (dict, list))}
-        self.calls.append(Call(name=name, line=line, arguments=plain))
+        plain |= {key: known for key, text in unread.items() if (known := self.constants.get(text)) is not None}
+        left = {key: text for key, text in unread.items() if key not in plain}
+        self.calls.append(Call(name=name, line=line, arguments=plain, open=left))
         last = name.rpartition(".")[2]
         if name in ("os.environ.setdefault", "os.putenv") and {"0", "1"} <= plain.keys():
             self.env.setdefault(plain["0"], Word(text=plain["1"], line=line))
@@ -181,8 +202,8 @@ class _Script:
                 words += [Word(text=f"--{key.replace('_', '-')}", line=line), Word(text=text, line=line)]
             self.programs.append(tuple(words))
 
-    def _arguments(self, at: int) -> Iterator[tuple[str, Any]]:
-        """Those of a call that are written down, from its `(`: by keyword, or by position as "0", "1"."""
+    def _arguments(self, at: int, unread: dict[str, str]) -> Iterator[tuple[str, Any]]:
+        """Those of a call that are written down, from its `(`: by keyword, or by position as "0", "1". Others: `unread`."""
         position, at = 0, at + 1
         while at < len(self.tokens) and self._text(at) not in _CLOSERS:
             named = self.tokens[at][0] == tokenize.NAME and self._text(at + 1) == "="
@@ -193,10 +214,26 @@ class _Script:
                 value, end = self._value(start)
                 if self._text(end) in (",", ")"):
                     yield key, value
+                else:
+                    unread[key] = self._shown(start)
                 at = end
             except _OpenError:
+                unread[key] = self._shown(start)
                 at = start
             at = self._past(at)
+
+    def _shown(self, at: int) -> str:
+        """The first tokens of an argument, up to the comma or bracket that ends it."""
+        parts: list[str] = []
+        depth = 0
+        while at < len(self.tokens) and len(parts) < _MOST_SHOWN:
+            text = self._text(at)
+            depth += (text in _OPENERS) - (text in _CLOSERS)
+            if depth < 0 or (depth == 0 and text == ","):
+                break
+            parts.append(text)
+            at += 1
+        return " ".join(parts)
 
     def _past(self, at: int) -> int:
         """Behind the next comma on this level, or at the bracket that closes it."""

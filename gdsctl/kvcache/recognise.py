@@ -11,7 +11,8 @@ from gdsctl.data.app_names import deprecated
 from gdsctl.data.app_versions import unknown_to
 from gdsctl.errors import InputError
 from gdsctl.kvcache.json_text import json_object
-from gdsctl.kvcache.launch import Call, Launch, Word
+from gdsctl.kvcache.launch import Launch, Word
+from gdsctl.kvcache.script_calls import interface
 from gdsctl.kvcache.stack import Adapter, Draft, Edge, Endpoint, Lack, Manager, Stack, Tier, edge
 
 _OPEN = re.compile(r"\$[({A-Za-z_]|\{\{|<[A-Za-z_-]+>|`")
@@ -710,8 +711,14 @@ def _weights(launch: Launch) -> Draft | None:
         name, "fastsafetensors"
     )
     model = _first(options, "--model")
+    device = _first(options, "--device")
     tier = Tier(name="weights", type=name, medium="file", path=None, line=load.line if load is not None else None)
-    if software == "ModelExpress":
+    if load is not None and device is not None and device.text.lower().startswith("cpu"):
+        if name not in ("modelexpress", "mx", "instanttensor", "fastsafetensors"):
+            return None
+        steps.add("weights.cpu", "", tier)
+        steps.claims.append(Word(text=f"--load-format {load.text}", line=load.line))
+    elif software == "ModelExpress":
         instant = launch.env.get("MX_INSTANT_TENSOR")
         key = chosen
         if instant is not None and instant.text.lower() not in ("1", "true"):
@@ -767,7 +774,7 @@ def _nixlbench(launch: Launch) -> Draft | None:
 def _script(launch: Launch) -> Draft | None:
     """A Python script that calls an interface to cuFile by name."""
     known = app_edges.backends("script.call")
-    named = [(call, _interface(call, launch)) for call in launch.calls]
+    named = [(call, interface(call, launch)) for call in launch.calls]
     found = {name: call for call, name in reversed(named) if name in known}
     if not found:
         return None
@@ -775,22 +782,7 @@ def _script(launch: Launch) -> Draft | None:
     for name, call in reversed(found.items()):
         first = call.arguments.get("0", call.arguments.get("filename", ""))
         path = first if first.startswith("/") else None  # as written down; what a variable holds is not seen
+        if name.endswith(" host"):
+            steps.claims.append(Word(text=name.removesuffix(" host"), line=call.line))
         steps.add("script.call", name, Tier(name="script", type=name, medium="file", path=path, line=call.line))
     return steps.draft(launch, "Python script", None, min(call.line for call in found.values()))
-
-
-def _interface(call: Call, launch: Launch) -> str:
-    """The call's name as rows have it, with the argument that decides."""
-    given = call.arguments
-    if call.name.startswith("fastsafetensors."):
-        return call.name + (" nogds" if given.get("nogds") == "True" else "")
-    if call.name.startswith("instanttensor."):
-        chosen = launch.env.get("INSTANTTENSOR_BACKEND")
-        asked = given.get("backend") or (chosen.text if chosen is not None else "")
-        return call.name + (" cufile" if asked.upper().startswith("CUFILE") else "")
-    if call.name.startswith("kvikio."):
-        mode = launch.env.get("KVIKIO_COMPAT_MODE")
-        return call.name + (" compat" if mode is not None and mode.text.lower() in ("on", "true", "yes", "1") else "")
-    if call.name.endswith(".create_backend"):
-        return f"create_backend {given.get('0') or given.get('backend', '')}"
-    return call.name

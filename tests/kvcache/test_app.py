@@ -340,6 +340,14 @@ def test_every_row_of_the_table_has_a_source_with_a_version_or_document() -> Non
         assert (row.staged_in is None) or row.gds_helps in ("no", "yes")
 
 
+def test_no_row_lets_gds_help_host_memory() -> None:
+    """GDS moves GPU memory: a step that does not touch it, or stops in the host's, gains nothing."""
+    for row in app_edges.rows():
+        if row.gds_helps in ("yes", "half"):
+            assert "gpu" in (row.from_, row.to), row
+            assert row.staged_in != "dram", row
+
+
 def test_the_published_manifest(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its GDS_MT goes host <-> file; 6000 leads through the Service to 6555; 640 GiB lie below 512."""
     path = str(fixtures / "kvcache" / "lmcache-mp-gds-mt.yaml")

@@ -46,7 +46,7 @@ GDS_FILE = "torch.cuda.gds.GdsFile"
             "no",
         ),
         (
-            "import fastsafetensors as f\nf.fastsafe_open(filenames=[p], nogds=False)\n",
+            "import fastsafetensors as f\nf.fastsafe_open(filenames=[p], device='cuda:0', nogds=False)\n",
             "fastsafetensors.fastsafe_open",
             2,
             "yes",
@@ -67,6 +67,69 @@ def test_interfaces_by_name(text: str, type_: str, line: int, helps: str) -> Non
     assert stack.source.line == line
     if helps != "no":
         assert "not seen" in edge.because or "named first" in edge.because  # weak evidence, and said so
+
+
+TORCH = "import torch\nfrom torch.cuda.gds import GdsFile\nf = GdsFile('/kv/x', 0)\n"
+FST = "from fastsafetensors import *\nimport fastsafetensors as fs\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "helps"),
+    [
+        (TORCH + "f.load_storage(torch.empty(4096, device='cuda').untyped_storage())\n", "yes"),
+        (TORCH + "f.load_storage(torch.empty(4096, device=f'cuda:{rank}').untyped_storage())\n", "yes"),
+        (TORCH + "f.load_storage(torch.empty(4096).cuda().untyped_storage())\n", "yes"),
+        (TORCH + "f.load_storage(torch.empty(4096).to('cuda:1').untyped_storage())\n", "yes"),
+        (TORCH + "torch.set_default_device('cuda')\nf.load_storage(torch.empty(9).untyped_storage())\n", "yes"),
+        (TORCH + "t = torch.empty(9, device=torch.device('cuda'))\n", "yes"),
+        (TORCH + "d = 'cuda'\nt = torch.zeros(9, device=d)\n", "yes"),
+        (TORCH + "t = torch.zeros(9, device='cuda', dtype=x).to(torch.float16)\n", "yes"),
+        (TORCH + "f.load_storage(torch.empty(4096, device='cpu').untyped_storage())\n", "no"),
+        (TORCH + "d = 'cpu'\nt = torch.zeros(9, device=d)\n", "no"),
+        (TORCH + "t = torch.zeros(9, device=torch.device('cpu'))\n", "no"),
+        (TORCH + "t = torch.empty(4096)\nf.save_storage(t.untyped_storage())\n", "no"),  # torch's default is the host
+        (TORCH + "t = torch.empty(4096, pin_memory=True)\n", "no"),
+        (TORCH + "t = torch.from_numpy(a)\n", "no"),
+        (TORCH + "t = torch.empty(9, device='cuda')\nu = t.cpu()\n", "unknown"),
+        (TORCH + "t = torch.empty(9, device=device)\n", "unknown"),
+        (TORCH + "d = 'cuda'\nd = 'cpu'\nt = torch.empty(9, device=d)\n", "unknown"),
+        (TORCH + "t = torch.empty(9, device='cuda' if torch.cuda.is_available() else 'cpu')\n", "unknown"),
+        (TORCH.replace(", 0)", ", 0, device='cpu')"), "no"),
+        ("import kvikio, numpy\nkvikio.CuFile('/x').read(numpy.empty(9))\n", "no"),
+        ("import kvikio, cupy\nkvikio.CuFile('/x').read(cupy.empty(9))\n", "unknown"),
+        ("a.create_backend('GDS')\na.register_memory([t], mem_type='DRAM')\na.register_memory(x, 'FILE')\n", "no"),
+        ("a.create_backend('GDS')\na.register_memory([t], mem_type='VRAM')\n", "unknown"),
+        (FST + "fs.SafeTensorsFileLoader(pg, 'cpu')\n", "no"),
+        (FST + "fs.SafeTensorsFileLoader(pg)\n", "no"),  # device: str = "cpu"
+        (FST + "fs.SafeTensorsFileLoader(pg, torch.device('cuda:0'))\n", "yes"),
+        (FST + "fs.SafeTensorsFileLoader(pg, device)\n", "unknown"),
+        (FST + "fs.ParallelLoader(pg, hf_weights_files=f, device='cpu')\n", "no"),
+        (FST + "fs.AutoLoader(pg, files, device='cuda:0')\n", "yes"),
+        ("import instanttensor\ninstanttensor.safe_open(p, backend='CUFILE', device='cpu')\n", "no"),
+    ],
+)
+def test_memory_of_the_host_is_none_of_a_gpu(text: str, helps: str) -> None:
+    report = app(text)
+    (edge,) = report.stacks[0].edges
+    assert edge.gds_helps == helps
+    assert report.verdict == {"unknown": "unknown", "yes": "pass", "no": "fail"}[helps]
+    assert [f.id for f in report.findings] == (["app.dram-staged"] if helps == "no" else [])
+    assert (edge.from_ == "gpu" or edge.to == "gpu") or helps == "no"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from vllm import LLM\nLLM(model='m', device='cpu', load_format='LOADER')\n",
+        "from sglang import Engine\nEngine(model_path='m', device='cpu', load_format='LOADER')\n",
+        "import subprocess\nsubprocess.run(['vllm', 'serve', 'm', '--device', 'cpu', '--load-format', 'LOADER'])\n",
+    ],
+)
+@pytest.mark.parametrize("loader", ["fastsafetensors", "instanttensor", "modelexpress", "mx"])
+def test_an_engine_on_the_cpu_loads_into_host_memory(text: str, loader: str) -> None:
+    report = app(text.replace("LOADER", loader))
+    assert [(edge.to, edge.gds_helps) for edge in report.stacks[0].edges] == [("dram", "no")]
+    assert report.verdict == "fail"
 
 
 @pytest.mark.parametrize(
