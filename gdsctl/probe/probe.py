@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gdsctl.data import filesystems
-from gdsctl.errors import RefusedError
+from gdsctl.errors import RefusedError, UsageError
 from gdsctl.model.devices import Mount
 from gdsctl.model.node import Report
 from gdsctl.probe import choose
@@ -20,11 +20,13 @@ from gdsctl.probe.engine import Direction, Engine, Job
 from gdsctl.probe.figures import Carrier, Figures, latency, mount_of, predicted, report
 from gdsctl.probe.limiter import STALLED, Held, Limiter, limiter
 from gdsctl.probe.offsets import order, regions
+from gdsctl.probe.pattern import Generations, Mismatch
 from gdsctl.probe.pinning import cpus, numa_node
 from gdsctl.probe.posix import PosixEngine, memory_bytes
 from gdsctl.probe.report import ProbeReport, SideRow, Verified
 from gdsctl.probe.request import SWEEP_SECONDS, Case, Request, check, require_memory
 from gdsctl.probe.run import Progress, Timed, flush, run
+from gdsctl.probe.sizes import words
 from gdsctl.probe.stack import Stack
 from gdsctl.probe.target import Target, opened
 from gdsctl.probe.verdict import Observed, joined, judge
@@ -33,6 +35,29 @@ from gdsctl.source.base import Source
 _LAYOUT_BLOCK = 1 << 20
 _MOST_LOG_LINES = 5
 _LONG_ENOUGH_S = 0.5
+
+
+class _Written:
+    """How often each block of the files was written, where that is to be verified."""
+
+    def __init__(self) -> None:
+        self._block_bytes: int | None = None
+        self._counts: tuple[Generations, ...] = ()
+
+    def counts(
+        self, request: Request, targets: Sequence[Target], block_bytes: int, progress: Progress | None
+    ) -> tuple[Generations | None, ...]:
+        """Of each file for the next run, from where it stands now; one of other blocks is laid out again before it is read."""
+        if not (request.verify and request.writes):
+            return (None,) * len(targets)
+        if request.mixed and self._block_bytes == block_bytes:
+            return self._counts
+        if request.mixed and self._block_bytes is not None:
+            for target in targets:
+                lay_out(target, request, progress)
+        self._block_bytes = block_bytes
+        self._counts = tuple(Generations(target.size_bytes, block_bytes) for target in targets)
+        return self._counts
 
 
 class _Setting(NamedTuple):
@@ -45,6 +70,7 @@ class _Setting(NamedTuple):
     node: Report
     mount: Mount | None
     cpus: tuple[tuple[int, ...], ...]
+    written: _Written
 
 
 def probe(request: Request, source: Source, node: Report, *, progress: Progress | None = None) -> ProbeReport:
@@ -82,12 +108,30 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
             node=node,
             mount=mount_of(node, request.path),
             cpus=cpus(node, request.numa, chosen.addresses),
+            written=_Written(),
         )
+        for case in request.cases:
+            _require_blocks(request.path, case, targets)
         if targets[0].blank and request.reads:
             for target in targets:
                 lay_out(target, request, progress)
         found = [_repeated(setting, case, progress) for case in request.cases]
         return report(_carrier(setting), found, _notes(setting))
+
+
+def _require_blocks(path: str, case: Case, targets: Sequence[Target]) -> None:
+    """Raises UsageError unless there is a block for each thread: an existing file may be shorter than --size."""
+    blocks = sum(target.size_bytes // case.block_bytes for target in targets)
+    if case.threads > _most_threads(case, targets):
+        raise UsageError(
+            f"{path}: {blocks} block{'s' * (blocks != 1)} of {words(case.block_bytes)} are too few for {case.threads}"
+            f" threads{'' if len(targets) == 1 else f' on {len(targets)} files'}; take fewer --threads or a smaller --bs"
+        )
+
+
+def _most_threads(case: Case, targets: Sequence[Target]) -> int:
+    """A block for each, where they are dealt to the files in turn."""
+    return len(targets) * min(target.size_bytes // case.block_bytes for target in targets)
 
 
 def _carrier(setting: _Setting) -> Carrier:
@@ -109,7 +153,7 @@ def _carrier(setting: _Setting) -> Carrier:
 def _notes(setting: _Setting) -> list[str]:
     engine, notes = setting.chosen.engine, []
     if max(setting.request.iodepth) > 1 and not engine.queues:
-        notes.append(f"--iodepth is kept by as many more threads: {engine.why_no_queue}")
+        notes.append(f"--iodepth is kept by as many more threads, as far as there are blocks: {engine.why_no_queue}")
     return [*notes, *(f"cufile.log: {line}" for line in engine.log_lines()[:_MOST_LOG_LINES])]
 
 
@@ -146,17 +190,17 @@ class _Lanes(NamedTuple):
     depth: int
 
 
-def _lanes(setting: _Setting, case: Case, contents: int) -> _Lanes:
+def _lanes(setting: _Setting, case: Case, contents: int, written: Sequence[Generations | None]) -> _Lanes:
     """Threads are dealt to the files, then to the GPUs, in turn; each has its own part of its file.
 
-    `contents`: the seed of what is written, or of what is read.
+    `contents`: the seed of what is written, or of what is read; `written`: of each file how often its blocks were.
     """
     request, engine, gpus = setting.request, setting.chosen.engine, setting.chosen.gpus
     threads, depth = case.threads, case.iodepth
     if depth > 1 and not engine.queues:  # no queue here: as many more threads keep as many blocks under way
         threads, depth = threads * depth, 1
     files = len(setting.targets)
-    threads = min(threads, files * min(target.size_bytes // case.block_bytes for target in setting.targets))
+    threads = min(threads, _most_threads(case, setting.targets))
     every_ns = int(1e9 * case.block_bytes * threads / request.rate_bytes) if request.rate_bytes else 0
     require_memory(threads * memory_bytes(case.block_bytes * depth))
     parts = [
@@ -173,6 +217,7 @@ def _lanes(setting: _Setting, case: Case, contents: int) -> _Lanes:
                 iodepth=depth,
                 seed=contents,
                 checked=request.verify,
+                generations=written[lane % files],
                 gpu=gpus[lane % len(gpus)] if gpus else None,
                 read_percent=request.read_percent if request.mixed else None,
                 after_ns=int((1e9 * request.ramp_seconds + every_ns) * lane / threads),
@@ -191,9 +236,10 @@ def _contents(request: Request) -> int:
 
 def _measure(setting: _Setting, case: Case, progress: Progress | None) -> Figures:
     request, engine, mount = setting.request, setting.chosen.engine, setting.mount
-    lanes = _lanes(setting, case, _contents(request))
+    written = setting.written.counts(request, setting.targets, case.block_bytes, progress)
+    lanes = _lanes(setting, case, _contents(request), written)
     if request.warmup_seconds:
-        warming = lanes if request.reads else _lanes(setting, case, _contents(request))
+        warming = lanes if request.reads else _lanes(setting, case, _contents(request), (None,) * len(setting.targets))
         run(engine, warming.jobs, warming.orders, seconds=request.warmup_seconds)
     files = [(target.descriptor, target.size_bytes) for target in setting.targets]
     counters = {
@@ -326,13 +372,15 @@ def _nfs_connections(mount: Mount | None) -> int | None:
 def _verified(request: Request, engine: Engine, lanes: _Lanes, timed: Timed) -> Verified:
     """Reads were compared as they came; what was written is read back and compared now, with the same engine."""
     checked, mismatch = timed.bytes, timed.mismatch
+    wanted = lanes.orders
+    if not request.reads:
+        wanted = tuple(some[:count] for some, count in zip(lanes.orders, timed.by_thread, strict=True))
+    back = [(job.alone("read"), some) for job, some in zip(lanes.jobs, wanted, strict=True) if some]
     if request.writes and mismatch is None:
-        wanted = lanes.orders
-        if not request.mixed:  # else the whole of it was laid out, and has to be as it was
-            wanted = tuple(some[:count] for some, count in zip(lanes.orders, timed.by_thread, strict=True))
-        back = [(job.alone("read"), some) for job, some in zip(lanes.jobs, wanted, strict=True) if some]
         again = run(engine, [job for job, _ in back], [some for _, some in back])
         checked, mismatch = again.bytes, again.mismatch
+    if mismatch is not None:
+        mismatch = _lowest(engine, back, mismatch)
     return Verified(
         ok=mismatch is None,
         seed=lanes.jobs[0].seed,
@@ -341,6 +389,17 @@ def _verified(request: Request, engine: Engine, lanes: _Lanes, timed: Timed) -> 
         kind=mismatch.kind if mismatch else None,
         found=mismatch.found if mismatch else None,
     )
+
+
+def _lowest(engine: Engine, back: Sequence[tuple[Job, Sequence[int]]], found: Mismatch) -> Mismatch:
+    """The first one in the file: threads end where they meet one, whatever others have not yet come to."""
+    for descriptor in dict.fromkeys(job.descriptor for job, _ in back):
+        here = [(job, some) for job, some in back if job.descriptor == descriptor]
+        before = sorted(offset for _, some in here for offset in some if offset < found.offset)
+        with contextlib.suppress(RefusedError):  # what cannot be read again holds no lower mismatch that can be told
+            lower = run(engine, [here[0][0]], [before]).mismatch if before else None
+            found = lower if lower is not None else found
+    return found
 
 
 def _c2c(node: Report, addresses: Sequence[str]) -> bool | None:

@@ -149,11 +149,11 @@ class QueueLane:
             self._ring.sqes[at + 3] = job.block_bytes
             self._ring.sqes[at + 4] = slot
             if mixed or not reads:
-                self._load(slot, 0)
+                self._load(slot, self._pattern.block(0))
 
-    def _load(self, slot: int, offset: int) -> None:
+    def _load(self, slot: int, content: bytearray) -> None:
         low = slot * self._job.block_bytes
-        self._memory.view[low : low + self._job.block_bytes] = self._pattern.next(offset)
+        self._memory.view[low : low + self._job.block_bytes] = content
 
     def drive(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
         """Blocks done are noted with the time at which they were seen, all of one io_uring_enter with the same."""
@@ -191,7 +191,7 @@ class QueueLane:
                         reads[slot] = next(self._reads)
                         sqes[slot * _SQE_WORDS] = self._read if reads[slot] else self._write
                     if checked and not reads[slot]:
-                        self._load(slot, offset)
+                        self._load(slot, self._pattern.next(offset))
                         filled.append(slot)
                         now = clock()
                     if paced:
