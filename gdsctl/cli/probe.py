@@ -187,6 +187,7 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     """
     from gdsctl import pipeline
     from gdsctl.errors import UsageError
+    from gdsctl.probe.outputs import require_writable
     from gdsctl.probe.request import Request, check
     from gdsctl.probe.sizes import size as bytes_of
     from gdsctl.render import documents
@@ -242,6 +243,9 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         seed=seed,
     )
     check(request)
+    for result in (output if output != "-" else None, plot):
+        if result is not None:
+            require_writable(result)
     with _progress() as progress:
         source = LiveSource()
         if workload is not None:

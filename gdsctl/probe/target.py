@@ -23,7 +23,7 @@ from gdsctl.probe.sizes import words
 from gdsctl.record import Record
 
 # What open(2) says where a file system, or a kernel before 3.11, has no O_TMPFILE.
-_NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL})
+NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL})
 _NO_FALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
 
 # Linux, include/linux/errno.h: never meant for programs, but NFS lets them out.
@@ -215,7 +215,7 @@ def create(folder: str, introduce: Introduce | None = None) -> tuple[int, str]:
         try:
             return os.open(folder, flags | os.O_TMPFILE | os.O_EXCL, 0o600), "own file without a name (O_TMPFILE)"
         except OSError as error:
-            if error.errno not in _NO_TMPFILE:
+            if error.errno not in NO_TMPFILE:
                 raise
     path = os.path.join(folder, f".gdsctl-probe-{secrets.token_hex(8)}")
     with keeper(lambda: _forget(path, again=True)) as nothing_to_clean:
