@@ -25,6 +25,12 @@ _SPLITS_SINCE = "0.4.7"
 _MOST_OPEN_FILES = 1 << 20  # the kernel's default of fs.nr_open
 _USELESS_BYTES = GIB  # no store of KV cache is meant to be smaller
 
+# What is given its memory by a script or an engine's own options.
+_GIVEN_MEMORY = ("Python script", "ModelExpress", "InstantTensor", "fastsafetensors", "nixlbench")
+_ON_A_GPU = Remedy(
+    text="Give it memory of a GPU (device cuda, VRAM); where host memory is meant, plain file I/O does as well."
+)
+
 
 class Sized(Record, frozen=True, kw_only=True):
     """A model's layers and what told of them."""
@@ -125,6 +131,7 @@ def _dram_staged(app: App) -> Iterator[Finding]:
             f"{software}: {what} {gpu}host memory <-> {storage}{where}; GPUDirect Storage has no part in it",
             tuple(Evidence(fact=edge.api, value=edge.because, source=edge.source) for edge in staged),
             severity="error" if claimed else "info",
+            remedy=None if draft.stack.software not in _GIVEN_MEMORY else _ON_A_GPU,
         )
 
 

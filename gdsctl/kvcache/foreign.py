@@ -23,6 +23,8 @@ def seems(text: str, path: str) -> str | None:
     for row in app_foreign.rows():
         if re.search(row.pattern, head, re.MULTILINE):
             return _told(row.what, row.use, path)
+    if all(line.lstrip()[:1] in ("", "#", ";") for line in text.split("\n")):
+        return "the file holds comments only: nothing is configured here"
     kinds = sorted(set(_kinds(text)))
     if kinds:
         named = ", ".join(kinds[:5])

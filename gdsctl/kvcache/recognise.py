@@ -783,6 +783,10 @@ def _script(launch: Launch) -> Draft | None:
         first = call.arguments.get("0", call.arguments.get("filename", ""))
         path = first if first.startswith("/") else None  # as written down; what a variable holds is not seen
         if name.endswith(" host"):
-            steps.claims.append(Word(text=name.removesuffix(" host"), line=call.line))
-        steps.add("script.call", name, Tier(name="script", type=name, medium="file", path=path, line=call.line))
+            steps.claims.append(Word(text=_plain(name), line=call.line))
+        steps.add("script.call", name, Tier(name="script", type=_plain(name), medium="file", path=path, line=call.line))
     return steps.draft(launch, "Python script", None, min(call.line for call in found.values()))
+
+
+def _plain(name: str) -> str:
+    return name.removesuffix(" host").removesuffix(" open")
