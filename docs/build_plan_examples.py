@@ -6,12 +6,10 @@ python docs/build_plan_examples.py --check    exit code 1 where it is not curren
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -23,6 +21,7 @@ from gdsctl.model.pci import Link  # noqa: E402
 from gdsctl.model.software import Iommu  # noqa: E402
 from gdsctl.plan.desired import plan  # noqa: E402
 from gdsctl.plan.intent import Intent, Wanted  # noqa: E402
+from gdsctl.render import terminal  # noqa: E402
 from gdsctl.render.plan_report import plan_report  # noqa: E402
 from tests.planned_nodes import changed, example, local  # noqa: E402
 
@@ -68,9 +67,7 @@ def page() -> str:
     nodes = {name: example(name) for name in _EXAMPLES} | {"GH200": grace_hopper()}
     for name, assessment in nodes.items():
         report = pipeline.planned(plan(assessment, Wanted(intent=Intent())), [])
-        out = io.StringIO()
-        Console(file=out, width=_WIDTH, color_system=None, force_terminal=False).print(plan_report(report))
-        shown = "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
+        shown = terminal.plain(plan_report(report), _WIDTH).strip()
         parts.append(f"## {name}\n\n```\n{shown}\n```\n")
     return "\n".join(parts)
 

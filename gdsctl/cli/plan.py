@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Annotated, Optional, TypeVar
 
 import typer
@@ -96,7 +97,8 @@ def plan(  # noqa: PLR0917 -- options, named on the command line
         terminal.deliver(plan_report.plan_report(report, verbose=verbose), output, no_color=no_color)
     else:
         documents.deliver(documents.ENCODERS[format.value](report), output)
-    return _code(report)
+    shown = format is Format.table and not (emitters or output) and sys.stdout.isatty()
+    return _code(report, told=shown)
 
 
 def _word(option: str, given: str, known: tuple[W, ...]) -> W:
@@ -116,9 +118,9 @@ def wanted_from(path: str | None) -> Wanted:
     return read(read_text(path), STDIN if path == "-" else path)
 
 
-def _code(report: PlanReport) -> int:
-    """The unmet are told on stderr too: an artifact alone on stdout would hide them."""
-    for unmet in report.unmet:
+def _code(report: PlanReport, *, told: bool) -> int:
+    """The unmet go to stderr too, unless they are `told` on the same terminal: an artifact alone on stdout would hide them."""
+    for unmet in () if told else report.unmet:
         which = f" ({len(unmet.gpus)} GPUs)" if len(unmet.gpus) > 1 else f" (GPU {unmet.gpus[0]})" if unmet.gpus else ""
         settle = f"; settle with: {unmet.settle_with}" if unmet.settle_with else ""
         say(f"{unmet.requirement}{which}: {unmet.because}{settle}")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from gdsctl.assess.cufile_merge import Problem
@@ -14,6 +13,7 @@ from gdsctl.assess.lint_report import LintReport
 from gdsctl.model.judgement import Route
 from gdsctl.model.node import SourceInfo
 from gdsctl.plan.documents import PlanReport, Unmet
+from gdsctl.render.layout import Columns, Line
 from gdsctl.render.ranges import ranges
 from gdsctl.render.safe_text import plain_pointer, safe
 
@@ -95,13 +95,20 @@ def _steps(report: PlanReport, *, verbose: bool) -> list[RenderableType]:
         if step.needs_reboot:
             head.append("  (reboot)", style="yellow")
         lines.append(head)
-        lines += [Padding(Text(f"# {safe(command)}"), (0, 0, 0, 4)) for command in step.commands]
-        told = [("changes", change) for change in step.changes] if verbose else []
-        told += [("check", command) for command in step.check]
-        told += [("risk", step.risk)] if step.risk else []
-        told += [("undo", command) for command in step.undo] if verbose else []
-        lines += [Padding(Text(f"{name}: {safe(text)}", style="dim"), (0, 0, 0, 4)) for name, text in told]
+        lines += [Line(command, indent=4, whole=True) for command in step.commands]
+        if verbose:
+            lines += [Line(f"changes: {change}", indent=2, style="dim") for change in step.changes]
+        if step.risk:
+            lines.append(Line(f"risk: {step.risk}", indent=2, style="dim"))
+        lines += _commands("check", step.check)
+        lines += _commands("undo", step.undo) if verbose else []
     return lines
+
+
+def _commands(name: str, commands: Sequence[str]) -> list[RenderableType]:
+    """What they are for, and each below it in one line that can be copied."""
+    head = [Line(f"{name}:", indent=2, style="dim")] if commands else []
+    return [*head, *(Line(command, indent=4, style="dim", whole=True) for command in commands)]
 
 
 def _artifacts(report: PlanReport, *, verbose: bool) -> list[RenderableType]:
@@ -120,19 +127,19 @@ def _artifacts(report: PlanReport, *, verbose: bool) -> list[RenderableType]:
 
 
 def _routes(report: PlanReport) -> RenderableType:
-    table = _table("mount", "GPUs", "now", "then", "at most")
+    table = Columns("mount", "GPU", "now", "then", "at most")
     before = {(route.gpu, route.mount): route for route in report.routes_now}
     wanted = {wish.target for wish in report.intent.mounts or ()}
-    groups: dict[tuple[str, str, str, str], int] = {}
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
     for route in report.routes_after:
         if route.mount not in wanted:
             continue
         earlier = before.get((route.gpu, route.mount))
         ceiling = f"{route.ceiling_gbs:.3g} GB/s" if route.ceiling_gbs is not None else "?"
         key = (route.mount, _route(earlier) if earlier else "-", _route(route), ceiling)
-        groups[key] = groups.get(key, 0) + 1
-    for (mount, was, then, ceiling), count in groups.items():
-        table.add_row(*(Text(safe(cell)) for cell in (mount, str(count), was, then, ceiling)))
+        groups.setdefault(key, []).append(route.gpu)
+    for (mount, was, then, ceiling), gpus in groups.items():
+        table.add(mount, _numbers(report, gpus), was, then, ceiling)
     if groups:
         return table
     unknown = any(unmet.status == "unknown" and not unmet.gpus for unmet in report.unmet)
@@ -156,7 +163,7 @@ def _unmet(report: PlanReport) -> list[RenderableType]:
         if unmet.findings:
             lines.append(Padding(Text(f"findings: {', '.join(unmet.findings)} (gdsctl explain ID)"), (0, 0, 0, 4)))
         if unmet.settle_with:
-            lines.append(Padding(Text(f"settle with: {safe(unmet.settle_with)}"), (0, 0, 0, 4)))
+            lines += _commands("settle with", [unmet.settle_with])
     return lines
 
 
@@ -164,12 +171,10 @@ def _of_gpus(report: PlanReport, unmet: Unmet) -> str:
     """` (GPU 0-3)`; nothing where it is not a matter of GPUs."""
     if not unmet.gpus or unmet.subject in unmet.gpus:
         return ""
-    numbers = [report.gpus[gpu] for gpu in unmet.gpus if gpu in report.gpus]
-    return f" (GPU {ranges(numbers) if len(numbers) == len(unmet.gpus) else ', '.join(map(safe, unmet.gpus))})"
+    return f" (GPU {_numbers(report, unmet.gpus)})"
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+def _numbers(report: PlanReport, gpus: Sequence[str]) -> str:
+    if any(gpu not in report.gpus for gpu in gpus):
+        return ", ".join(map(safe, gpus))
+    return ranges(report.gpus[gpu] for gpu in gpus)

@@ -1,4 +1,4 @@
-"""Reports for people: plain text first, colour where a terminal wants it, nothing wider than the terminal."""
+"""Reports for people: plain text first, colour where a terminal wants it; no word is broken and no command folded."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 from rich.tree import Tree
 
@@ -20,11 +18,13 @@ from gdsctl.model.node import Report
 from gdsctl.model.pci import PciDevice
 from gdsctl.model.unknown import Unknown
 from gdsctl.render import documents
+from gdsctl.render.layout import Columns, Line, unbroken
+from gdsctl.render.layout import shown as _show
 from gdsctl.render.ranges import ranges
 from gdsctl.render.safe_text import plain_pointer, safe
 
 PLAIN_WIDTH = 100
-_NARROWEST = 80  # a narrower terminal wraps lines itself; cut columns would hide what they hold
+_NARROWEST = 40  # a narrower terminal wraps lines itself
 _WIDEST = 1000
 _STYLE = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 _MARK = {"critical": "CRITICAL", "error": "ERROR", "warning": "WARNING", "info": "INFO"}
@@ -41,7 +41,8 @@ def deliver(body: RenderableType, output: str | None, *, no_color: bool) -> None
     if not on_terminal:
         sys.stdout.write(plain(body, _width()))
         return
-    Console(width=_width(), highlight=False, markup=False, emoji=False, soft_wrap=False).print(body)
+    console = Console(width=_width(), highlight=False, markup=False, emoji=False)
+    console.print(unbroken(body), crop=False)
 
 
 def plain(body: RenderableType, width: int = PLAIN_WIDTH) -> str:
@@ -50,7 +51,7 @@ def plain(body: RenderableType, width: int = PLAIN_WIDTH) -> str:
     console = Console(
         file=text, width=width, color_system=None, highlight=False, markup=False, emoji=False, legacy_windows=False
     )
-    console.print(body)
+    console.print(unbroken(body), crop=False)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
@@ -86,15 +87,15 @@ def explanation(story: dict[str, Any]) -> RenderableType:
         Text(story["problem"]),
     ]
     rows.append(_paragraph("Why it matters", story["why"]))
-    rows.append(_paragraph("Where to look", *(f"$ {line}" for line in story["look_at"])))
-    rows.append(_paragraph("What to change", remedy.text, *(f"# {line}" for line in remedy.commands)))
+    rows.append(_paragraph("Where to look", commands=story["look_at"]))
+    rows.append(_paragraph("What to change", remedy.text, commands=remedy.commands))
     traits = [
         "needs a reboot" if remedy.needs_reboot else None,
         None if remedy.persistent else "lost at the next boot",
         f"risk: {remedy.risk}" if remedy.risk else None,
     ]
     if any(traits):
-        rows.append(Padding(Text("; ".join(filter(None, traits))), (0, 0, 0, 2)))
+        rows.append(Line("; ".join(filter(None, traits)), indent=2))
     if story["not_to_conclude"]:
         rows.append(_paragraph("What not to conclude", story["not_to_conclude"]))
     if story["blocks"]:
@@ -105,41 +106,22 @@ def explanation(story: dict[str, Any]) -> RenderableType:
 
 def ids(stories: Sequence[dict[str, Any]]) -> RenderableType:
     """Every finding in a line."""
-    table = _table("id", "severity", "problem")
+    table = Columns("id", "severity", "problem")
     for story in stories:
-        _row(table, story["id"], story["severity"], story["problem"])
+        table.add(story["id"], story["severity"], story["problem"])
     return table
 
 
-def _paragraph(title: str, *lines: str) -> RenderableType:
-    return Group(Text(""), Text(title, style="bold"), *(Padding(Text(safe(line)), (0, 0, 0, 2)) for line in lines))
+def _paragraph(title: str, *lines: str, commands: Sequence[str] = ()) -> RenderableType:
+    """Commands stand below what is said of them, each in one line that can be copied."""
+    said = [Line(line, indent=2) for line in lines]
+    return Group(Text(""), Text(title, style="bold"), *said, *(Line(line, indent=4, whole=True) for line in commands))
 
 
 def _section(title: str, body: RenderableType | None) -> RenderableType:
     if body is None:
         return Text("")
     return Group(Text(""), Text(title, style="bold underline"), body)
-
-
-_WHOLE = frozenset(
-    {"#", "address", "BAR1", "memory", "CC", "NUMA", "link", "peer", "module", "loaded", "NVLink", "GB/s"}
-)
-
-
-def _table(*columns: str, right: Sequence[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        whole = column in _WHOLE  # what people paste elsewhere is not broken
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold", no_wrap=whole)
-    return table
-
-
-def _row(table: Table, *cells: object) -> None:
-    table.add_row(*(cell if isinstance(cell, Text) else Text(_show(cell)) for cell in cells))
-
-
-def _show(value: object) -> str:
-    return "?" if value is None else safe(value)
 
 
 def _heading(report: Report) -> RenderableType:
@@ -169,14 +151,13 @@ def _virtual(report: Report) -> str | None:
 def _gpus(report: Report) -> RenderableType:
     if not report.gpus:
         return Text("none found")
-    table = _table(
+    table = Columns(
         "#", "address", "name", "BAR1", "memory", "CC", "NUMA", "link", "NVLink", right=("#", "BAR1", "memory")
     )
     devices = {device.address: device for device in report.pci.devices}
     for gpu in report.gpus:
         device = devices.get(gpu.address or "")
-        _row(
-            table,
+        table.add(
             gpu.index,
             gpu.address,
             safe(gpu.name or "?").removeprefix("NVIDIA Corporation ").removeprefix("NVIDIA "),
@@ -332,23 +313,42 @@ def _matrix(report: Report) -> RenderableType | None:
         cells.setdefault(pair.peer, {})[pair.gpu] = pair
     labels = _leaf_names(report)
     gpus = sorted({pair.gpu for pair in report.pairs}, key=lambda address: index.get(address, 0))
-    tables: list[RenderableType] = []
-    for start in range(0, len(gpus), 8):
-        block = gpus[start : start + 8]
-        table = _table("peer", *(f"GPU{index.get(gpu, '?')}" for gpu in block), "GB/s")
-        for peer, row in cells.items():
-            ceilings = sorted({gbs for gpu in block if gpu in row and (gbs := row[gpu].bottleneck_gbs) is not None})
-            shown = f"{ceilings[0]:.3g}" if ceilings else "?"
-            if len(ceilings) > 1:
-                shown += f"-{ceilings[-1]:.3g}"
-            label = labels.get(peer, "").split(" ")[0]
-            _row(table, peer if label in ("", _NAMELESS_NIC) else label, *(_cell(row.get(gpu)) for gpu in block), shown)
-        tables.append(table)
+    rows: dict[str, dict[str, Pair]] = {}
+    for peer, row in cells.items():
+        label = labels.get(peer, "").split(" ")[0]
+        rows[peer if label in ("", _NAMELESS_NIC) else label] = row
     legend = (
         "PIX one switch, PXB several, PHB one host bridge, NODE one NUMA node, SYS more\n"
         "Kernel's peer-to-peer: = below switch, ^ through host bridge, ! refused, ? unknown"
     )
-    return Group(*tables, Text(legend, style="dim"))
+    return Group(_Matrix({gpu: f"GPU{index.get(gpu, '?')}" for gpu in gpus}, rows), Text(legend, style="dim"))
+
+
+class _Matrix:
+    """Blocks of as many GPUs side by side as the terminal has room for, eight at most."""
+
+    def __init__(self, gpus: dict[str, str], rows: dict[str, dict[str, Pair]]) -> None:
+        self.gpus = gpus
+        self.rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        gpus = list(self.gpus)
+        room = options.max_width - max(map(len, ("peer", *self.rows))) - len("63-63.9") - 4
+        count = max(1, min(8, room // len("NODE^  ")))
+        for start in range(0, len(gpus), count):
+            block = gpus[start : start + count]
+            table = Columns("peer", *(self.gpus[gpu] for gpu in block), "GB/s")
+            for peer, row in self.rows.items():
+                table.add(peer, *(_cell(row.get(gpu)) for gpu in block), _between(row, block))
+            yield table
+
+
+def _between(row: dict[str, Pair], gpus: Sequence[str]) -> str:
+    """Lowest and highest ceiling between these GPUs and one peer."""
+    ceilings = sorted({gbs for gpu in gpus if gpu in row and (gbs := row[gpu].bottleneck_gbs) is not None})
+    if not ceilings:
+        return "?"
+    return f"{ceilings[0]:.3g}" + (f"-{ceilings[-1]:.3g}" if len(ceilings) > 1 else "")
 
 
 def _cell(pair: Pair | None) -> Text:
@@ -372,7 +372,7 @@ _SHOWN_MODULES = (
 
 
 def _modules(report: Report) -> RenderableType:
-    table = _table("module", "loaded", "version", "nvidia-fs hooks")
+    table = Columns("module", "loaded", "version", "nvidia-fs hooks")
     for name in _SHOWN_MODULES:
         module = report.modules.get(name)
         hook = report.nvfs_hooks.get(name)
@@ -388,7 +388,7 @@ def _modules(report: Report) -> RenderableType:
         version = module.version if module else None
         if name == "nvidia_fs":  # the loaded one's
             version = report.nvidia_fs.version or version
-        _row(table, name, loaded, version or "-", state)
+        table.add(name, loaded, version or "-", state)
     return table
 
 
@@ -468,9 +468,9 @@ def _mounts(report: Report) -> RenderableType:
     if not shown:
         unknown = _unknown(report, "/mounts")
         return Text("none that could hold data" if unknown is None else _not_known("which there are", unknown))
-    table = _table("target", "type", "source", "on", "options")
+    table = Columns("target", "type", "source", "on", "options", lists=("options",))
     for mount in shown:
-        _row(table, mount.target, mount.fstype, mount.source, _backing(mount), _notable(mount.options))
+        table.add(mount.target, mount.fstype, mount.source, _backing(mount), _notable(mount.options))
     return table
 
 
@@ -508,7 +508,7 @@ def findings(found: Sequence[Finding], *, verbose: bool = False) -> RenderableTy
             parts.append(_indented(safe(first.why), dim=True))
         if first.severity != "info" or verbose:
             parts.append(_indented(f"-> {safe(first.remedy.text)}"))
-            parts += [_indented(f"   # {safe(command)}") for command in first.remedy.commands]
+            parts += [Line(command, indent=7, whole=True) for command in first.remedy.commands]
             if first.remedy.needs_reboot:
                 parts.append(_indented("   needs a reboot"))
             if first.remedy.risk and verbose:
@@ -517,11 +517,13 @@ def findings(found: Sequence[Finding], *, verbose: bool = False) -> RenderableTy
 
 
 def _indented(line: str, *, dim: bool = False) -> RenderableType:
-    return Padding(Text(line, style="dim" if dim else ""), (0, 0, 0, 4))
+    return Line(line, style="dim" if dim else "", indent=4)
 
 
 def _unknowns(report: Report, *, verbose: bool) -> RenderableType | None:
-    """One line a kind of fact: the same of several things by number, or of several by name that one command settles."""
+    """One line a kind of fact, what settles it below: the same of several things by number, or of several by name that one
+    command settles.
+    """
     if not report.unknowns:
         return None
     alike: dict[tuple[str, str, str | None], list[Unknown]] = {}
@@ -532,11 +534,13 @@ def _unknowns(report: Report, *, verbose: bool) -> RenderableType | None:
         kinds = ["*" if part.isdigit() or not numbered else part for part in middle]
         shape = "/".join(["", section, *kinds, last]) if kinds and not verbose else unknown.pointer
         alike.setdefault((shape, unknown.reason, None if numbered else unknown.settle_with), []).append(unknown)
-    table = _table("fact", "why", "settle with")
+    lines: list[RenderableType] = []
     for (shape, reason, _), found in alike.items():
         name = plain_pointer(found[0].pointer) if len(found) == 1 else f"{plain_pointer(shape)} ({len(found)})"
-        _row(table, name, reason, found[0].settle_with or "-")
-    return table
+        lines.append(Line(f"{name}: {reason}"))
+        if found[0].settle_with:
+            lines.append(Line(found[0].settle_with, indent=4, whole=True))
+    return Group(*lines)
 
 
 _NO_ROUTE_EXISTS = frozenset({"fs.unsupported", "fs.tmpfs", "fs.overlay"})
@@ -554,7 +558,7 @@ def _answers(report: Report) -> RenderableType:
             hopeless.setdefault("/".join(sorted({route.route for route in found})), []).append(mount)
             continue
         parts.append(Text(safe(mount), style="bold"))
-        parts += [Padding(line, (0, 0, 0, 2)) for line in _grouped(found, index)]
+        parts += [Line(line, indent=2) for line in _grouped(found, index)]
     for outcome, mounts in hopeless.items():
         words = outcome.replace("none", "cuFile refuses files there")
         parts.append(Text(f"No direct route exists on {', '.join(map(safe, mounts))}: {words}", style="dim"))

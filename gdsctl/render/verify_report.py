@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from gdsctl.plan.documents import Drift, Requirement, VerifyReport
+from gdsctl.render.layout import Line
 from gdsctl.render.ranges import ranges
 from gdsctl.render.safe_text import safe
 
@@ -62,7 +62,7 @@ def _requirements(groups: dict[_Entry, list[str]], gpus: dict[str, int]) -> list
         head.append(f"{safe(name)}  {safe(_subjects(subjects, gpus))}", style="not bold default")
         lines += [head, _hanging(evidence, _INDENT)]
         if settle:
-            lines.append(_hanging(f"settle with: {settle}", _INDENT))
+            lines.append(Line(f"settle with: {settle}", indent=_INDENT, whole=True))
         if finding:
             lines.append(_hanging(f"more: gdsctl explain {finding}", _INDENT, style="dim"))
     return lines
@@ -100,4 +100,4 @@ def _verdict(report: VerifyReport) -> Text:
 
 
 def _hanging(text: str, indent: int, style: str = "") -> RenderableType:
-    return Padding(Text(safe(text), style=style), (0, 0, 0, indent))
+    return Line(text, style=style, indent=indent)

@@ -317,7 +317,7 @@ def test_inspect_knows_what_lint_knows_of_paths(tmp_path: Path, capsys: pytest.C
     assert [p for p in pointers if "/paths/" in p] == ["/gds/cufile_config/paths/~1data"]
     run(["inspect", "-S", str(tmp_path)])
     told = capsys.readouterr().out
-    assert "/gds/cufile_config/paths: /data " in told
+    assert "/gds/cufile_config/paths: /data: " in told
     assert "~1" not in told
 
 
