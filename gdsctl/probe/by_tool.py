@@ -145,8 +145,9 @@ def _measure(setting: _Setting, case: Case, ready: Prepared) -> tuple[Figures, T
             blocks=side.blocks,
             distinct_bytes=min(told.bytes, request.size_bytes),
             counters=added[side.direction],
+            direct=ran.direct,
+            direct_from="/proc/PID/fdinfo of the program",
             below=counters[side.direction].below,
-            compat_allowed=setting.settings.compat_allowed if ran.mode.cufile else None,
         )
         for side in told.sides
         if side.blocks

@@ -54,7 +54,8 @@ class Observed(Record, frozen=True, kw_only=True):
     bytes: int
     blocks: int
     distinct_bytes: int
-    direct: bool = True
+    direct: bool | None = True
+    direct_from: str = "fcntl(F_GETFL)"
     compat_allowed: bool | None = None
     c2c: bool | None = None
     below: Stack = Stack()
@@ -251,10 +252,18 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "host-not-direct",
-        lambda o: o.host and not o.direct,
+        lambda o: o.host and o.direct is False,
         "mixed",
         "certain",
         "the file is not open with O_DIRECT, so the page cache is in the way",
+    ),
+    Row(
+        "host-not-seen-direct",
+        lambda o: o.host and o.direct is None and not (o.direction == "write" and o.dirtied is not None),
+        "unknown",
+        "unknown",
+        "the program was not seen to have the file open with O_DIRECT, and buffered reads whose pages are dropped at once"
+        " leave the same counters; a longer --duration lets it be seen",
     ),
     Row(
         "host-over-loop",
@@ -551,8 +560,9 @@ def told(seen: Observed) -> tuple[PathEvidence, ...]:
             where = "/sys/kernel/debug/bdi/*/stats, BdiDirtied of this device"
         add("page cache dirtied", share(seen.dirtied), where, says)
     if seen.host:
-        says = "direct I/O was asked for, which is no proof" if seen.direct else "not direct"
-        add("O_DIRECT on the open file", "set" if seen.direct else "not set", "fcntl(F_GETFL)", says)
+        value = {True: "set", False: "not set", None: "not seen"}[seen.direct]
+        says = {True: "direct I/O was asked for, which is no proof", False: "not direct", None: "nothing"}[seen.direct]
+        add("O_DIRECT on the open file", value, seen.direct_from, says)
     for name in seen.below.loops:
         if name in seen.below.buffered:
             add(

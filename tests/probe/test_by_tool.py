@@ -94,6 +94,21 @@ def test_a_program_that_lies_about_its_output(folder: Path, tmp_path: Path) -> N
     assert not [name for name in os.listdir(folder) if name != "bin"]
 
 
+@pytest.mark.parametrize("rw", ["read", "randwrite"])
+def test_a_program_that_does_not_go_direct_whatever_it_says(folder: Path, tmp_path: Path, fio: str, rw: str) -> None:  # noqa: F811
+    """fio, buffered, behind a wrapper that keeps --direct=1 to itself."""
+    wrapper = tmp_path / "bin" / "fio"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/bash\nexec {fio} "${{@/--direct=1/--direct=0}}"\n')
+    wrapper.chmod(0o755)
+    code, found, said = probe(
+        *(folder, "--engine", "fio", "--size", "8M", "--rw", rw, "--duration", "0.5", "--require-path", "host-direct"),
+        path=f"{wrapper.parent}:{os.environ['PATH']}",
+    )
+    assert code in (1, 3), said
+    assert (found["path_taken"]["verdict"], found["direct"]) in (("mixed", False), ("unknown", None))
+
+
 def test_the_mode_of_no_program(folder: Path) -> None:  # noqa: F811
     code, _, said = probe(folder, "--engine", "posix", "--tool-mode", "psync", "--size", "1M")
     assert code == 2

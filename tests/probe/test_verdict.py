@@ -81,6 +81,8 @@ CASES: dict[str, tuple[Observed, str, str]] = {
     "host-buffered": (seen(counters={"cached_bytes": BYTES}), "mixed", "certain"),
     # The flag is not on the open file.
     "host-not-direct": (seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, direct=False), "mixed", "certain"),
+    # Another program, done before anyone could look at its descriptors.
+    "host-not-seen-direct": (seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, direct=None), "unknown", "unknown"),
     # loop0 counted all bytes, and wrote them into the page cache of the file that it stands for.
     "host-over-loop": (
         seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, below=Stack(loops=("loop0",), buffered=("loop0",))),
@@ -268,3 +270,13 @@ def test_a_loop_device_over_a_file_that_the_cache_does_not_hold() -> None:
     assert (taken.verdict, taken.confidence) == ("host-direct", "certain")
     unread = judge(seen(counters={**EMPTY_CACHE, **below}, below=LOOP, direction="write"))  # no count of dirty pages
     assert (unread.verdict, unread.confidence) == ("host-direct", "likely")
+
+
+def test_a_program_not_seen_at_its_writes_is_judged_by_the_count_of_dirty_pages() -> None:
+    """A buffered write cannot but make pages dirty."""
+    counted = {**EMPTY_CACHE, "device_bytes": BYTES, "dirtied_bytes": 4096}
+    assert judge(seen(counters=counted, direct=None, direction="write")).verdict == "host-direct"
+    assert (
+        judge(seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, direct=None, direction="write")).verdict
+        == "unknown"
+    )

@@ -9,7 +9,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, NamedTuple
 
 from gdsctl.errors import RefusedError
@@ -17,7 +17,7 @@ from gdsctl.probe.target import refused
 
 _PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
 _MOST_OUTPUT = 16 << 20
-_LOOK_EVERY_S = 0.5
+_FIRST_LOOKS_S, _LOOK_EVERY_S = 0.01, 0.5
 _END_PATIENCE_S = 3.0
 
 _prctl = ctypes.CDLL(None).prctl  # found before the fork: afterwards nothing may take a lock
@@ -39,10 +39,12 @@ def execute(
     limit_s: float,
     environment: Mapping[str, str | None] | None = None,
     descriptors: Sequence[int] = (),
+    look: Callable[[int], bool] | None = None,
 ) -> Ended:
     """Call it from a thread that lives as long as the program may: the kernel ends it with that thread.
 
-    `environment`: on top of ours, None to remove; `descriptors`: it inherits, by their numbers. Raises RefusedError where it cannot be
+    `environment`: on top of ours, None to remove; `descriptors`: it inherits, by their numbers;
+    `look`: called with its process while it runs, more seldom once it has seen something. Raises RefusedError where it cannot be
     started or is not done within `limit_s`; its process group is gone however this ends.
     """
     began = time.monotonic()
@@ -64,7 +66,7 @@ def execute(
     status: int | None = None
     cpu = 0.0
     try:
-        texts = _drain(process, began + limit_s)
+        texts = _drain(process, began + limit_s, look)
         while status is None:
             if time.monotonic() > began + limit_s:
                 raise RefusedError(f"{command[0]} was not done after {limit_s:g} s, and was ended")
@@ -89,15 +91,19 @@ def _tie(parent: int) -> None:
         os._exit(1)
 
 
-def _drain(process: subprocess.Popen[bytes], until: float) -> tuple[str, str]:
+def _drain(process: subprocess.Popen[bytes], until: float, look: Callable[[int], bool] | None) -> tuple[str, str]:
     """Both outputs until they end; what is beyond the limit is read and forgotten."""
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
     kept: dict[IO[bytes], bytearray] = {stream: bytearray() for stream in streams}
+    every_s = _FIRST_LOOKS_S if look is not None else _LOOK_EVERY_S
     with selectors.DefaultSelector() as selector:
         for stream in kept:
             selector.register(stream, selectors.EVENT_READ, stream)
         while selector.get_map() and time.monotonic() < until:
-            for key, _ in selector.select(_LOOK_EVERY_S):
+            ready = selector.select(every_s)
+            if look is not None:
+                every_s = _LOOK_EVERY_S if look(process.pid) else _FIRST_LOOKS_S
+            for key, _ in ready:
                 stream = key.data
                 chunk = os.read(key.fd, 1 << 16)
                 if not chunk:

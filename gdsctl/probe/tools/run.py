@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from gdsctl.errors import UsageError
@@ -20,6 +20,7 @@ from gdsctl.probe.tools.execute import Ended, execute
 from gdsctl.probe.tools.fio import Fio
 from gdsctl.probe.tools.gdsio import Gdsio
 from gdsctl.probe.tools.nixlbench import Nixlbench
+from gdsctl.probe.tools.open_files import Watch
 from gdsctl.probe.tools.tool import Mode, Place, Tool, ToolError, ToolFigures, Work, last_line, mode_of
 
 _ALL: tuple[Tool, ...] = (Fio(), Gdsio(), Elbencho(), Nixlbench())
@@ -54,11 +55,13 @@ class Prepared(NamedTuple):
         """Once; may be called again. Raises ToolError where the tool fails, RefusedError where it does not end."""
         results, seconds = self.descriptors[0], self.work.seconds
         os.ftruncate(results, 0)
+        watch = Watch([self.place.folder or self.place.path], self.descriptors)
         ended = _execute(
             self.command,
             limit_s=_BY_SIZE_S if seconds is None else seconds + _BEYOND_S,
             environment=self.environment,
             descriptors=self.descriptors,
+            look=watch.look,
         )
         told = self.tool.parse(ended.stdout, os.pread(results, _MOST_RESULTS, 0).decode("utf-8", "replace"), self.work)
         if min(told.bytes, told.blocks, *(side.bytes for side in told.sides)) < 0 or not told.bytes * told.blocks:
@@ -73,6 +76,7 @@ class Prepared(NamedTuple):
             told=told,
             cpu_seconds=round(ended.cpu_seconds, 6),
             wall_seconds=round(ended.wall_seconds, 6),
+            direct=watch.direct,
         )
 
     def flush(self) -> float:
@@ -168,9 +172,14 @@ def _lay_out(path: str, work: Work) -> None:
 
 
 def _execute(
-    command: tuple[str, ...], *, limit_s: float, environment: Mapping[str, str | None], descriptors: tuple[int, ...]
+    command: tuple[str, ...],
+    *,
+    limit_s: float,
+    environment: Mapping[str, str | None],
+    descriptors: tuple[int, ...],
+    look: Callable[[int], bool] | None = None,
 ) -> Ended:
-    ended = execute(command, limit_s=limit_s, environment=environment, descriptors=descriptors)
+    ended = execute(command, limit_s=limit_s, environment=environment, descriptors=descriptors, look=look)
     if ended.code:
         how = f"ended with {ended.code}" if ended.code > 0 else f"was ended by signal {-ended.code}"
         raise ToolError(f"{os.path.basename(command[0])} {how}: {last_line(ended.stderr) or last_line(ended.stdout)}")

@@ -84,7 +84,8 @@ class Told(Record, frozen=True, kw_only=True):
 
 class ToolFigures(Record, frozen=True, kw_only=True):
     """`told`: by the tool; `command`: as it was run; `cpu_seconds`: user and system time of its processes;
-    `wall_seconds`: from its start to its end; both with its own preparations.
+    `wall_seconds`: from its start to its end; both with its own preparations; `direct`: did it have its files open with
+    O_DIRECT, as far as that was seen?
     """
 
     tool: str
@@ -94,6 +95,7 @@ class ToolFigures(Record, frozen=True, kw_only=True):
     told: Told
     cpu_seconds: float
     wall_seconds: float
+    direct: bool | None = None
 
 
 class Place(Record, frozen=True, kw_only=True):
