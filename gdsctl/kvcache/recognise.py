@@ -319,7 +319,7 @@ def _adapter(word: Word, steps: _Steps) -> Adapter | None:
     remote = kind in app_edges.backends("mp.l2.remote")
     path, capacity = _room(values, params)
     object_store = remote or backend in ("OBJ", "AZURE_BLOB")
-    memory = kind in ("dax", "p2p", "mock")
+    memory = kind in ("dax", "p2p", "mock", "dram", "cxl_peer")
     steps.add(
         "mp.l2.remote" if remote else f"mp.l2.{kind}",
         kind if remote else backend,
@@ -345,10 +345,11 @@ def _room(values: Mapping[str, Any], params: Mapping[str, str]) -> tuple[str | N
     path = next((_text(device[key]) for device in devices for key in paths if device.get(key)), None)
     if path is not None and "base_paths" in params:
         path = f"{params.get('mount_point', '').rstrip('/')}/{path.partition(',')[0].strip().lstrip('/')}"
-    sizes = [_gib(device, name) for device in devices for name in ("max_capacity_gb", "max_dax_size_gb")]
+    sizes = [_gib(device, name) for device in devices for name in ("max_capacity_gb", "max_dax_size_gb", "max_size_gb")]
     size = sum(size for size in sizes if size is not None)
     if not size:
-        size = (_number(Word(text=params.get("capacity_bytes", ""), line=1)) or 0) / (1 << 30)
+        told = params.get("capacity_bytes") or params.get("max_capacity_bytes") or ""
+        size = (_number(Word(text=told, line=1)) or 0) / (1 << 30)
     return path, size or None
 
 
@@ -403,7 +404,7 @@ def _in_process(launch: Launch, config: Mapping[str, Word]) -> Draft | None:
         steps.claims.append(gds)
     if _true(said("extra_config.enable_nixl_storage")):
         backend = config.get("extra_config.nixl_backend") or Word(text="?", line=line)
-        device = said("nixl_buffer_device") or "?"
+        device = (said("nixl_buffer_device") or "?").partition(":")[0]
         steps.add(
             f"inproc.nixl.{device}",
             backend.text,
@@ -617,9 +618,10 @@ def _kvbm(launch: Launch) -> Draft | None:
         steps.add("kvbm.cpu", "", Tier(name="G2", type="CPU", medium="dram", size_gib=cpu_gib, line=cpu.line))
     if disk is not None:
         folder = env.get("DYN_KVBM_DISK_CACHE_DIR")
-        path = folder.text if folder is not None else None
+        second = any("kvbm.v2" in word.text for word in launch.words)
+        path = "/tmp" if second else folder.text if folder is not None else None  # noqa: S108 -- where KVBM v2 makes its file
         tier = Tier(name="G3", type="disk", medium="file", size_gib=disk_gib, path=path, line=disk.line)
-        steps.add("kvbm.disk-only" if cpu is None else "kvbm.disk-behind-cpu", "", tier)
+        steps.add("kvbm.disk-only" if cpu is None else "kvbm.disk-behind-cpu", "v2" if second else "", tier)
         if disk_gib is not None and cpu_gib is not None:
             lower.append(("DYN_KVBM_DISK_CACHE_GB", disk_gib, cpu_gib, disk.line))
     if bucket is not None:

@@ -152,6 +152,22 @@ ROWS: dict[str, tuple[str, list[tuple[str, str, str, str | None, str]]]] = {
         [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", "dram", "no")],
     ),
     "KVBM, disk only": ("DYN_KVBM_DISK_CACHE_GB=200\n", [("gpu", "file", "both", None, "yes")]),
+    "in-process NIXL on one GPU's memory": (
+        "local_cpu: false\nnixl_buffer_device: cuda:0\nextra_config: {enable_nixl_storage: true, nixl_backend: GDS, nixl_path: /kv}\n",
+        [("gpu", "file", "both", None, "yes")],
+    ),
+    "memory of another kind behind the L1": (
+        l2('{"type":"cxl_peer"}') + """ --l2-adapter '{"type":"dram","max_size_gb":9}'""",
+        [
+            ("gpu", "dram", "both", None, "no"),
+            ("dram", "dram", "both", None, "no"),
+            ("dram", "dram", "both", None, "no"),
+        ],
+    ),
+    "libblkio": (
+        l2('{"type":"blkio","device_path":"/dev/nvme0n1"}'),
+        [("gpu", "dram", "both", None, "no"), ("dram", "file", "both", "dram", "no")],
+    ),
     "KVBM, CPU of size 0": (
         "DYN_KVBM_CPU_CACHE_GB=0\nDYN_KVBM_DISK_CACHE_GB=200\n",
         [("gpu", "file", "both", None, "yes")],
@@ -320,6 +336,17 @@ def test_connectors_and_tiers_that_a_vllm_does_not_know(
     report = served(f"vllm/vllm-openai:v{version}", f"vllm serve m --kv-transfer-config '{text}'")
     told = [finding for finding in report.findings if finding.id == "app.version-lacks"]
     assert [finding.evidence[0].fact for finding in told] == lacks
+
+
+def test_the_second_kvbm_keeps_its_file_in_tmp() -> None:
+    """Its first release with a bypass makes /tmp/kvbm_g3_*.bin and does not look at the folder's variable."""
+    connector = {"kv_connector": "DynamoConnector", "kv_connector_module_path": "MODULE"}
+    text = f"DYN_KVBM_DISK_CACHE_GB=9 DYN_KVBM_DISK_CACHE_DIR=/mnt/nvme vllm serve m --kv-transfer-config '{json.dumps(connector)}'"
+    paths = {
+        module: app(text.replace("MODULE", module)).stacks[0].tiers[0].path
+        for module in ("kvbm.v2.vllm.connector", "kvbm.vllm_integration.connector")
+    }
+    assert paths == {"kvbm.v2.vllm.connector": "/tmp", "kvbm.vllm_integration.connector": "/mnt/nvme"}
 
 
 @pytest.mark.parametrize("name", list(ROWS))
