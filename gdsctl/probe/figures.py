@@ -29,10 +29,12 @@ from gdsctl.probe.report import (
     Verified,
 )
 from gdsctl.probe.request import Case, Request
+from gdsctl.probe.run import Timed
 from gdsctl.probe.verdict import PathTaken
 from gdsctl.record import Record
 
 _STEADY_SECONDS = 3
+_SHORT_SLEEP_S = 0.1
 _MUCH_MORE = 1.15
 
 
@@ -69,6 +71,8 @@ class Figures(Record, frozen=True, kw_only=True):
     write: SideRow | None = None
     fsync_seconds: float | None = None
     verified: Verified | None = None
+    paused_seconds: float = 0.0
+    slept_seconds: float = 0.0
 
     @property
     def gbs(self) -> float:
@@ -269,9 +273,25 @@ def _notes(request: Request, best: Figures) -> tuple[str, ...]:
         notes.append("the figures include filling and comparing each block; latencies do not")
     if request.rate_bytes is not None:
         notes.append("latencies count from when a block began, not from when it was due at the rate asked for")
+    notes += pauses(best)
     if best.seconds < 1:
         notes.append("less than a second of data: the throughput is not steady; give more --size or a --duration")
     return tuple(notes)
+
+
+def pauses(run: Figures | Timed) -> list[str]:
+    """That a run was held up by something else than the storage."""
+    notes = []
+    if run.paused_seconds:
+        notes.append(
+            f"for up to {run.paused_seconds:.2g} s the probe was stopped (SIGSTOP, a frozen control group) or had no CPU; the figures"
+            " include that time and are worth little: repeat the run"
+        )
+    if run.slept_seconds >= _SHORT_SLEEP_S:
+        notes.append(
+            f"the machine slept for {run.slept_seconds:.3g} s in the middle of it, which the figures leave out"
+        )
+    return notes
 
 
 def environment(node: Report, mount: Mount | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from gdsctl.model.node import Report
 from gdsctl.probe.counters import Counters, Reading, cached_bytes
 from gdsctl.probe.deadline import within
 from gdsctl.probe.engine import Direction, Job, OneAtATime, Uncounted
-from gdsctl.probe.figures import environment, latency, mount_of, predicted, stability
+from gdsctl.probe.figures import environment, latency, mount_of, pauses, predicted, stability
 from gdsctl.probe.offsets import order
 from gdsctl.probe.posix import HostBuffer
 from gdsctl.probe.report import ProbeReport, RequestRow
@@ -156,6 +156,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         notes=(
             f"{shape.sessions} sessions of {words(shape.session_bytes)} each, which one request is for",
             "the figures outside the table are those of its last row",
+            *pauses(timed),
         ),
         environment=environment(node, mount),
     )

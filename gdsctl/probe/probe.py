@@ -289,6 +289,8 @@ def _measure(setting: _Setting, case: Case, progress: Progress | None) -> Figure
         limiter=_limiter(setting, lanes, timed, next(iter(added.values()))),
         fsync_seconds=fsync_seconds,
         verified=_verified(request, engine, lanes, timed) if request.verify else None,
+        paused_seconds=timed.paused_seconds,
+        slept_seconds=timed.slept_seconds,
     )
 
 

@@ -13,9 +13,11 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NamedTuple
 
 from gdsctl.errors import RefusedError
+from gdsctl.probe.pauses import Pauses
 
 _PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LOOK_EVERY_S = 1.0
 _END_PATIENCE_S = 5.0
 _CLEAN_PATIENCE_S = 300.0
 
@@ -70,9 +72,11 @@ def together(
         at = {worker.connection: number for number, worker in enumerate(workers)}
         waiting, blocks = set(at), [0] * len(works)
         unready = len(works)
-        stopped, heard = False, time.monotonic()
+        stopped, heard, pauses = False, time.monotonic(), Pauses()
         while waiting:
-            for connection in waiting.intersection(wait(list(waiting), 1.0)):
+            ready = waiting.intersection(wait(list(waiting), _LOOK_EVERY_S))
+            heard += pauses.after(_LOOK_EVERY_S)
+            for connection in ready:
                 heard = time.monotonic()
                 try:
                     said = connection.recv()
@@ -95,8 +99,20 @@ def together(
                         _tell(waiting, 0)
             moved(sum(blocks))
             if time.monotonic() - heard > patience_s + 2 * _END_PATIENCE_S:
-                raise RefusedError(f"worker processes said nothing for {patience_s:g} s; is the storage still there?")
+                why = "is the storage still there?"
+                if any(_is_stopped(worker.process) for worker in workers):
+                    why = "one is stopped, by a signal or a debugger"
+                raise RefusedError(f"worker processes said nothing for {patience_s:g} s; {why}")
     return results
+
+
+def _is_stopped(process: int) -> bool:
+    """State T or t in /proc/PID/stat, behind the name, which may hold anything."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as stream:
+            return stream.read().rpartition(b") ")[2][:1] in (b"T", b"t")
+    except OSError:
+        return False
 
 
 def _tell(connections: Any, what: int) -> None:

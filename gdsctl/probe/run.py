@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
+import msgspec
+
 from gdsctl.errors import RefusedError, UsageError
 from gdsctl.probe import processes
 from gdsctl.probe.deadline import PATIENCE_S, within
@@ -32,6 +34,7 @@ from gdsctl.probe.engine import (
 )
 from gdsctl.probe.histogram import Histogram
 from gdsctl.probe.pattern import Mismatch
+from gdsctl.probe.pauses import Pauses, slept_seconds
 from gdsctl.probe.sizes import words
 from gdsctl.probe.target import refused
 from gdsctl.record import Record
@@ -54,7 +57,8 @@ class Timed(Record, frozen=True, kw_only=True):
     """One run, from where blocks count to its end.
 
     `sides`: what was read and what was written; `series_gbs`: GB/s in each whole second; `by_thread`: blocks that each
-    thread moved; `mismatch`: the first block that was not as written.
+    thread moved; `mismatch`: the first block that was not as written; `paused_seconds`: of the run, in which a process of
+    it did not run; `slept_seconds`: of the machine, which are not in it.
     """
 
     block_bytes: int
@@ -64,6 +68,8 @@ class Timed(Record, frozen=True, kw_only=True):
     sides: dict[Direction, Side]
     by_thread: tuple[int, ...] = ()
     mismatch: Mismatch | None = None
+    paused_seconds: float = 0.0
+    slept_seconds: float = 0.0
 
     @property
     def blocks(self) -> int:
@@ -114,6 +120,7 @@ class _Crew:
         self.errors: list[BaseException] = []
         self.started = self.counted = self.ended = 0
         self.cpu_seconds: float | None = None
+        self.pauses = Pauses(threads)
         self.ready = threading.Barrier(threads + 1, action=self._begin)
 
     def _begin(self) -> None:
@@ -153,6 +160,18 @@ def run(
     Raises RefusedError for the first block that the system does not move, and where none moves for `patience_s`.
     """
     timing = _Timing(seconds, ramp_seconds, patience_s + 2 * max(job.every_ns for job in jobs) / 1e9)
+    slept = slept_seconds()
+    timed = _run(engine, jobs, orders, timing, progress)
+    return msgspec.structs.replace(timed, slept_seconds=max(0.0, slept_seconds() - slept))
+
+
+def _run(
+    engine: Engine,
+    jobs: Sequence[Job],
+    orders: Sequence[Sequence[int]],
+    timing: _Timing,
+    progress: Progress | None,
+) -> Timed:
     if engine.forks:  # even one thread alone: a process with a thread that the kernel does not let go of cannot end
         return _forked(engine, jobs, orders, timing, progress)
     return _threads(engine, jobs, orders, timing, _Hooks(progress, _look_every_s(progress)))
@@ -220,6 +239,7 @@ def _joined(found: Sequence[Timed], shares: Sequence[slice], threads: int, cpu_s
         sides={direction: _side([timed.sides[direction] for timed in found]) for direction in found[0].sides},
         by_thread=tuple(by_thread),
         mismatch=min(mismatches, key=lambda mismatch: mismatch.offset, default=None),
+        paused_seconds=max(timed.paused_seconds for timed in found),
     )
 
 
@@ -308,9 +328,12 @@ def _watch(
 ) -> None:
     """Until all have ended. A signal's handler runs here, in the main thread, between two looks."""
     seen, since = -1, time.perf_counter()
+    crew.pauses.begin()
     for worker in workers:
         while worker.is_alive():
-            worker.join(crew.look())
+            wait_s = crew.look()
+            worker.join(wait_s)
+            since += crew.pauses.after(wait_s)
             blocks = sum(log.blocks for log in crew.logs)
             if blocks != seen:
                 seen, since = blocks, time.perf_counter()
@@ -379,6 +402,7 @@ def _figures(crew: _Crew, job: Job, mismatch: Mismatch | None) -> Timed:
         },
         by_thread=tuple(log.folded for log in crew.logs),
         mismatch=mismatch,
+        paused_seconds=crew.pauses.seconds,
     )
 
 
