@@ -26,7 +26,7 @@ class AppReport(Record, frozen=True, kw_only=True):
     """`node`: where the routes come from, None where no node was looked at.
 
     `unread`: what the files name and nobody gave, as FILE:LINE: NAME; `followed`: files that were not given but that lie beside
-    one that names them, in the same form; `idle`: given manifests that start nothing and that no other names. `verdict`: fail where a finding is an error, unknown where it cannot be told whether GDS can help, else pass.
+    one that names them, with where; `idle`: given manifests that start nothing and that no other names. `verdict`: fail where a finding is an error, unknown where it cannot be told whether GDS can help, else pass.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -70,6 +70,8 @@ def judge(
         drafts += own
     # A file that others name is theirs, and starts nothing by itself.
     drafts = [draft for draft in drafts if _by_itself(draft) or draft.stack.source.file not in beside.used]
+    whole = {draft.stack.software for draft in drafts if not draft.partial}
+    drafts = [draft for draft in drafts if not draft.partial or draft.stack.software not in whole]
     idle = []
     for path in empty:
         if path not in beside.used:
@@ -113,7 +115,7 @@ def judge(
         stacks=stacks,
         findings=told,
         unread=tuple(beside.unread),
-        followed=tuple(f"{place}: {path}" for path, place in beside.followed.items()),
+        followed=tuple(f"{path}, named in {place}" for path, place in beside.followed.items()),
         idle=tuple(idle),
     )
 

@@ -25,11 +25,17 @@ _SPLITS_SINCE = "0.4.7"
 _MOST_OPEN_FILES = 1 << 20  # the kernel's default of fs.nr_open
 _USELESS_BYTES = GIB  # no store of KV cache is meant to be smaller
 
-# What is given its memory by a script or an engine's own options.
-_GIVEN_MEMORY = ("Python script", "ModelExpress", "InstantTensor", "fastsafetensors", "nixlbench")
 _ON_A_GPU = Remedy(
     text="Give it memory of a GPU (device cuda, VRAM); where host memory is meant, plain file I/O does as well."
 )
+# What helps where it is not a tier of LMCache's that could be another one.
+_OTHERWISE = {
+    **dict.fromkeys(("Python script", "ModelExpress", "InstantTensor", "fastsafetensors", "nixlbench"), _ON_A_GPU),
+    "SGLang HiCache": Remedy(
+        text="Choose the storage backend by what host memory can do: HiCache's storage tier is always filled from it. GPU <-> "
+        "file needs another stack (LMCache's GDS L1, KVBM with a disk tier alone)."
+    ),
+}
 
 
 class Sized(Record, frozen=True, kw_only=True):
@@ -131,7 +137,7 @@ def _dram_staged(app: App) -> Iterator[Finding]:
             f"{software}: {what} {gpu}host memory <-> {storage}{where}; GPUDirect Storage has no part in it",
             tuple(Evidence(fact=edge.api, value=edge.because, source=edge.source) for edge in staged),
             severity="error" if claimed else "info",
-            remedy=None if draft.stack.software not in _GIVEN_MEMORY else _ON_A_GPU,
+            remedy=_OTHERWISE.get(draft.stack.software),
         )
 
 
@@ -230,6 +236,7 @@ def _smaller(draft: Draft, name: str, lower: float, upper: float, line: int) -> 
         f"{name}: {lower:.4g} GiB lie below a tier of {upper:.4g} GiB: all it keeps is in the upper tier already",
         seen("lower tier, GiB", f"{lower:g}", place) + seen("upper tier, GiB", f"{upper:g}", draft.stack.source),
         severity="warning",
+        remedy=Remedy(text="Make the lower tier larger than the upper one, or leave it out."),
     )
 
 

@@ -18,13 +18,13 @@ _LOOKED_AT = 1 << 15
 def seems(text: str, path: str) -> str | None:
     """A sentence such as `this looks like ...: use ...`, or None for what nobody knows. `path` as the user called it."""
     if not text.strip():
-        return "the file is empty: nothing is configured here"
+        return "no KV cache is configured here: the file is empty"
     head = "\n".join(pasted.lines(text[:_LOOKED_AT]))
     for row in app_foreign.rows():
         if re.search(row.pattern, head, re.MULTILINE):
             return _told(row.what, row.use, path)
     if all(line.lstrip()[:1] in ("", "#", ";") for line in text.split("\n")):
-        return "the file holds comments only: nothing is configured here"
+        return "no KV cache is configured here: the file holds comments only"
     kinds = sorted(set(_kinds(text)))
     if kinds:
         named = ", ".join(kinds[:5])

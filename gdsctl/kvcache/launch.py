@@ -69,7 +69,7 @@ class Call(Record, frozen=True, kw_only=True):
 
 class Launch(Record, frozen=True, kw_only=True):
     """One program. `words`: its command line; `env`: what is set for it, by name; `config`: an LMCache YAML's keys;
-    `calls`: a Python script's.
+    `calls`: a Python script's; `partial`: only an option's value is known of it.
     """
 
     place: Place
@@ -77,6 +77,7 @@ class Launch(Record, frozen=True, kw_only=True):
     env: dict[str, Word] = {}
     config: dict[str, Word] = {}
     calls: tuple[Call, ...] = ()
+    partial: bool = False
     container: Container | None = None
 
 

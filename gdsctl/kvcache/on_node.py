@@ -129,12 +129,16 @@ def _not_direct(draft: Draft, node: Report) -> Iterator[Finding]:
             yield finding(
                 "app.path-not-direct",
                 place,
-                f"{edge.path} is on {route.mount}, where {len(route.gpus)} GPUs get the route {route.route}{why}: {route.because}",
+                f"{edge.path} is on {route.mount}, where {len(route.gpus)} GPUs get the route {route.route}{why}: {_plain(route)}",
                 (
                     *seen("path", edge.path, place),
                     Evidence(fact=f"route of {route.mount}", value=route.route, source="gdsctl inspect"),
                 ),
             )
+
+
+def _plain(route: EdgeRoute) -> str:
+    return route.because.removeprefix(f"{route.route}, ").removeprefix("because ")
 
 
 def _lacks(draft: Draft, node: Report) -> Iterator[Finding]:

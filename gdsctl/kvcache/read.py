@@ -138,13 +138,14 @@ def _json(text: str, place: Place) -> Found | None:
         return None
     if isinstance(value, dict) and ("num_hidden_layers" in value or "text_config" in value or "n_layer" in value):
         return Found(models=((place, text),))
+    line = text[: len(text) - len(text.lstrip())].count("\n") + 1
     words: list[Word] = []
     for entry in value if isinstance(value, list) else [value]:
         option = next((name for key, name in _JSON_OPTIONS if isinstance(entry, dict) and key in entry), None)
         if option is not None:
-            words += [Word(text=option, line=1), Word(text=json.dumps(entry), line=1)]
+            words += [Word(text=option, line=line), Word(text=json.dumps(entry), line=line)]
     if not words:
         return Found()
     program = ("vllm", "serve") if words[0].text == "--kv-transfer-config" else ("lmcache", "server")
-    head = [Word(text=name, line=1) for name in program]
-    return Found(launches=(Launch(place=place.at(1), words=(*head, *words)),))
+    head = [Word(text=name, line=line) for name in program]
+    return Found(launches=(Launch(place=place.at(line), words=(*head, *words), partial=True),))

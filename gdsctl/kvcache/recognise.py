@@ -194,7 +194,14 @@ class _Steps:
             tiers=tuple(self.tiers),
             edges=tuple(self.edges),
         )
-        return Draft(stack=stack, box=box, claims_gds=tuple(self.claims), lacks=tuple(self.lacks), **facts)
+        return Draft(
+            stack=stack,
+            box=box,
+            claims_gds=tuple(self.claims),
+            lacks=tuple(self.lacks),
+            partial=launch.partial,
+            **facts,
+        )
 
 
 # --- LMCache ----------------------------------------------------------------------------------------------------------

@@ -113,7 +113,8 @@ class Draft(Record, frozen=True, kw_only=True):
 
     `listens`: port of an LMCache server; `asks`: LMCache servers that a connector is told of;
     `gds_l1_by_flag`: by --gds-l1-path, the older interface;
-    `single_l1`: an option that sets up the one L1 of the older interface; `claims_gds`: words that name GDS, other than a GDS L1; `old`: deprecated names, with their kind.
+    `single_l1`: an option that sets up the one L1 of the older interface; `claims_gds`: words that name GDS, other than a GDS L1; `old`: deprecated names, with their kind;
+    `partial`: an option's value alone, of a program that starts elsewhere.
     """
 
     stack: Stack
@@ -136,6 +137,7 @@ class Draft(Record, frozen=True, kw_only=True):
     lower_gib: tuple[tuple[str, float, float, int], ...] = ()
     old: tuple[tuple[str, str, int], ...] = ()
     lacks: tuple[Lack, ...] = ()
+    partial: bool = False
 
 
 def edge(rows: tuple[EdgeRow, ...], path: str | None) -> Edge:

@@ -14,6 +14,7 @@ from gdsctl.render.safe_text import safe
 _SEVERITY = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 _HELPS = {"yes": "green", "half": "yellow", "no": "red", "unknown": "magenta"}
 _VERDICT = {"pass": "green", "fail": "bold red", "unknown": "magenta"}
+_DIRECT = {"nvidia-fs", "p2pdma", "c2c", "rdma"}
 _MEMORY = {"gpu": "GPU", "dram": "host memory", "file": "file", "object": "object store"}
 
 
@@ -68,7 +69,9 @@ def _edge(edge: Edge, *, verbose: bool) -> list[RenderableType]:
     ]
     for route in edge.routes or ():
         where = f" on {safe(route.mount)}" if route.mount else ""
-        told.append(Padding(Text(f"{len(route.gpus)} GPUs{where}: {route.route}; {safe(route.because)}"), (0, 0, 0, 6)))
+        because = safe(route.because)
+        because = because if because.startswith(route.route) else f"{route.route}; {because}"
+        told.append(Padding(Text(f"{len(route.gpus)} GPUs{where}: {because}"), (0, 0, 0, 6)))
     if verbose and edge.source:
         told.append(Padding(Text(f"source: {safe(edge.source)}", style="dim"), (0, 0, 0, 6)))
     return told
@@ -87,6 +90,11 @@ def _finding(finding: Finding, *, verbose: bool) -> list[RenderableType]:
 def _answer(report: AppReport) -> Text:
     edges = [edge for stack in report.stacks for edge in stack.edges]
     helped = {edge.gds_helps for edge in edges}
+    routes = {route.route for edge in edges if edge.gds_helps == "yes" for route in edge.routes or ()}
+    if routes and routes <= _DIRECT:
+        return Text("Bytes go between GPU and storage directly on this node.")
+    if routes and "unknown" not in routes and not routes & _DIRECT:
+        return Text("Bytes could go between GPU and storage directly, but on this node they do not.")
     if "yes" in helped:
         return Text("Bytes can go between GPU and storage directly, where the path is direct.")
     if "half" in helped:

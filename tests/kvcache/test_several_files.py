@@ -363,9 +363,9 @@ def test_what_lies_beside_a_compose_file(tmp_path: Path, capsys: pytest.CaptureF
     ]
     tier = found["stacks"][0]["tiers"][0]
     assert (found["stacks"][0]["version"], tier["path"], tier["size_gib"]) == ("0.5.6", "/kv", 64)
-    assert sorted(line.rpartition(": ")[2] for line in found["followed"]) == [
-        str(folder / ".env"),
-        str(folder / "common" / "base.yml"),
+    assert sorted(found["followed"]) == [
+        f"{folder}/.env, named in {path}",
+        f"{folder}/common/base.yml, named in {path}:3",
     ]
     run(["app", path])
     assert "Read as well: " in capsys.readouterr().out
@@ -429,6 +429,16 @@ def test_a_script_that_names_its_configuration() -> None:
     config = "local_cpu: false\ngds_path: /kv\n"
     report = app({"run.sh": script, "conf/l.yaml": config})
     assert [(s.software, str(s.source)) for s in report.stacks] == [("LMCache in-process", "conf/l.yaml:1")]
+
+
+def test_an_options_value_is_no_server_beside_a_server() -> None:
+    """A ConfigMap that keeps the adapter's JSON is a part of the server that is started, not another one."""
+    adapter = '{"type": "fs", "base_path": "/kv"}'
+    config = f"kind: ConfigMap\napiVersion: v1\nmetadata: {{name: a}}\ndata:\n  a.json: |\n    {adapter}\n    \n"
+    pod = f"kind: Pod\nspec: {{containers: [{{name: c, command: {SLAB}}}]}}\n"
+    assert [str(stack.source) for stack in app({"m": config + "---\n" + pod}).stacks] == ["m:10"]
+    (alone,) = app({"m": config}).stacks
+    assert (alone.software, str(alone.source)) == ("LMCache server", "m:6")
 
 
 # --- hostile inputs ---------------------------------------------------------------------------------------------------
