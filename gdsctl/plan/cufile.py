@@ -28,6 +28,7 @@ Style = Literal["explicit", "minimal"]
 _DIRECT, _BUFFER = "properties.max_direct_io_size_kb", "properties.per_buffer_cache_size_kb"
 _CACHE = "properties.max_device_cache_size_kb"
 _PINNED = "properties.max_device_pinned_mem_size_kb"
+_UNLIMITED = 18014398509481980  # max_device_pinned_mem_size_kb, more than the 32 bits that the library reads of a file
 _LEAST_DIRECT = 1024  # the library's per_buffer_cache_size_kb, below which max_direct_io_size_kb is refused
 _SLABS = "properties.gpu_bounce_buffer_slab_config"
 _SIZES, _COUNTS = "properties.posix_pool_slab_size_kb", "properties.posix_pool_slab_count"
@@ -146,30 +147,44 @@ class _Draft:
             self.settings[key] = Setting(key=key, value=_plain(value), why=why, required=required)
 
     def defaults(self) -> None:
-        """Keys whose value, left out, depends on the release or on whether NVIDIA's file is there."""
+        """Keys whose value, left out, depends on the release or on whether NVIDIA's file is there: as they are in force."""
+        unlike: list[str] = []
         for key in cufile_keys.known(self.release):
             values = [row.value for row in key.defaults]
             if not values or key.type in ("object", "mount_table") or governed(key):
                 continue
-            shipped = key.file_default
-            if any(value != values[0] for value in values) or (shipped is not None and shipped != values[0]):
-                value = values[-1] if shipped is None else shipped
-                self.put(key.key, value, _default_why(key))
+            varies, shipped = any(value != values[0] for value in values), key.file_default
+            if not varies and shipped in (None, values[0]):
+                continue
+            stored = cufile_merge.get(self._stored, key.key)
+            if stored is not None:
+                self.put(key.key, stored, f"kept from {PATH}; {_default_why(key)}")
+            elif (varies and self.context.version is None) or _plain(values[0]) == _UNLIMITED:
+                continue  # what is in force cannot be told, or not written
+            else:
+                self.put(
+                    key.key, key.default_in(self.release), f"the library's default, in force now; {_default_why(key)}"
+                )
+            if shipped is not None and _plain(shipped) != self.settings[key.key].value and stored is None:
+                unlike.append(f"{key.key} {_shown(shipped)} (here {_shown(self.settings[key.key].value)})")
         if _COUNTS in self.settings:
-            row = cufile_keys.key(_SIZES)
-            sizes = row.file_default if row else None
-            self.put(_SIZES, sizes, "written beside posix_pool_slab_count: lists of unequal length abort the process")
+            why = "written beside posix_pool_slab_count: lists of unequal length abort the process"
+            self.put(_SIZES, self._value(_SIZES), why)
+        if unlike:
+            self.told.append(
+                f"the cufile.json of NVIDIA's package has {', '.join(unlike)}: pin under tuning what you want of it"
+            )
 
     def sizes(self) -> None:
         """Buffers that the smallest BAR1 can map, and pieces that the workload's chunks come in."""
         bars = [gpu.bar1_bytes for gpu in self.context.gpus]
         known = [bar for bar in bars if bar]
-        if known and len(known) == len(bars) and self.mode == "nvidia-fs":
+        small = any(bar < (gpu.memory_bytes or 0) for bar, gpu in zip(known, self.context.gpus, strict=False))
+        if known and len(known) == len(bars) and small and self.mode == "nvidia-fs":
             self._within_bar1(known)
         workload = self.context.intent.workload
-        chunk = workload.chunk_bytes if workload else None
-        if chunk and _DIRECT in self.settings:
-            self._chunk(chunk)
+        if workload and workload.chunk_bytes:
+            self._chunk(workload.chunk_bytes)
 
     def _within_bar1(self, bars: list[int]) -> None:
         """Bounce buffers and registered memory are mapped through BAR1; what does not fit fails with -12 (ENOMEM)."""
@@ -178,20 +193,20 @@ class _Draft:
         if _ints(cache) and cache > half:
             cache = half
             self.put(_CACHE, half, f"half of the smallest BAR1 ({min(bars) >> 20} MiB), which maps the buffers")
-        pinned = self.settings.get(_PINNED)
+        pinned = self._value(_PINNED)
         room = (sum(bars) >> 10) - (cache or 0) * len(bars) & ~63
-        if pinned and 64 <= room < pinned.value:
+        if _ints(pinned) and 64 <= room < pinned:
             self.put(_PINNED, room, "what BAR1 of all GPUs can map beside the buffers; more fails with -12")
 
     def _chunk(self, chunk: int) -> None:
-        shipped = int(self.settings[_DIRECT].value)
-        whole = -(-chunk // (64 << 10)) * 64
-        kib = min(shipped, max(whole, _LEAST_DIRECT))
+        row, now = cufile_keys.key(_DIRECT), self._value(_DIRECT)
+        most = max(value for value in (now, row.file_default if row else None) if isinstance(value, int))
+        kib = min(most, max(-(-chunk // (64 << 10)) * 64, _LEAST_DIRECT))
         pieces = -(-chunk // (kib << 10))
         why = f"a chunk of {chunk} bytes goes in {pieces} piece{'s' * (pieces > 1)}"
-        if kib < shipped:
-            why += f"; {shipped} KiB would only take more shadow memory for each registered buffer"
-        self.put(_DIRECT, kib, why if kib < shipped else f"{self.settings[_DIRECT].why}; {why}")
+        if kib < most:
+            why += f"; {most} KiB would only take more shadow memory for each registered buffer"
+        self.put(_DIRECT, kib, why)
         if chunk % 4096:
             self.told.append(
                 f"chunks of {chunk} bytes are no multiple of 4 KiB: their ends are read through a bounce buffer and "
@@ -306,7 +321,8 @@ class _Draft:
                 )
             elif _plain(value) != planned.value:
                 self.told.append(
-                    f"{key.key} changes from {_shown(value)} to {_shown(planned.value)}; pin it under tuning to keep it"
+                    f"{key.key} changes from {_shown(value)} to {_shown(planned.value)}, for {planned.why}; pin it under "
+                    "tuning to keep it"
                 )
 
     def pins(self) -> None:
@@ -333,11 +349,12 @@ class _Draft:
                 self.put(_BUFFER, direct, f"lowered: it must not be above {_DIRECT}", required=True)
 
     def _value(self, key: str) -> Any:
-        """As planned, or as the library has it where the key is left out."""
+        """As planned, or as it is in force where the plan leaves the key out."""
         if key in self.settings:
             return self.settings[key].value
+        stored = cufile_merge.get(self._stored, key)
         row = cufile_keys.key(key)
-        return row.default_in(self.release) if row else None
+        return row.default_in(self.release) if stored is None and row else stored
 
     def plan(self) -> CufilePlan:
         ordered = tuple(self.settings[row.key] for row in all_keys() if row.key in self.settings)
@@ -369,10 +386,11 @@ def _stored(context: Context) -> dict[str, Any]:
 
 
 def _default_why(key: Key) -> str:
+    """Why it is written although it changes nothing."""
     seen = ", ".join(f"{_shown(row.value)} from {row.since} on" for row in key.defaults)
     if key.file_default is None:
-        return f"written out: left out it depends on the release ({seen})"
-    return f"written out as NVIDIA ships it: left out the library takes {seen}"
+        return f"left out it depends on the release ({seen})"
+    return f"left out it is the library's ({seen}), in NVIDIA's package {_shown(key.file_default)}"
 
 
 def _routing(context: Context, mode: PlanMode) -> tuple[tuple[str, ...], str | None, dict[str, tuple[Any, str]]]:

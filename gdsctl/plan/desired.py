@@ -115,10 +115,14 @@ class _Draft(Record, frozen=True, kw_only=True):
         return f"{self.reached} of {self.of} GPU x mount{unknown}{part}{reboot}"
 
     @property
-    def cost(self) -> tuple[int, int, int, int, bool]:
-        """Unmet first, then reboots, then what cannot be told, then steps: no reboot for a fact that a look would give."""
+    def cost(self) -> tuple[int, int, int, bool, int, bool]:
+        """Unmet first, then reboots, then what cannot be told, then steps: no reboot for a fact that a look would give.
+
+        A mode P2PDMA over which nothing goes has no merit in the steps that it spares.
+        """
         steps = self.plan.steps
-        return self.fails, sum(step.needs_reboot for step in steps), self.unknown, len(steps), self.idle
+        void = self.plan.mode == "p2pdma" and not self.over_p2pdma
+        return self.fails, sum(step.needs_reboot for step in steps), self.unknown, void, len(steps), self.idle
 
 
 def _undecidable(context: Context) -> str:

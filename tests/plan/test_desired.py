@@ -10,8 +10,11 @@ from gdsctl.data import cufile_keys
 from gdsctl.errors import InputError
 from gdsctl.model.devices import Backing, Gpu, LnetNi, Mount
 from gdsctl.model.node import Node
+from gdsctl.plan.context import Context
+from gdsctl.plan.cufile import Style
 from gdsctl.plan.desired import Plan, plan
 from gdsctl.plan.intent import Intent, MountIntent, Wanted
+from gdsctl.plan.steps import differences
 from tests.planned_nodes import changed, example, local, unknown, wanted
 
 EXAMPLES = ("hgx-h100-vast", "pcie-nvme-raid", "nvme-unpatched", "vm-flattened", "vm-lab-switches")
@@ -95,7 +98,8 @@ def test_keys_are_gated_by_release() -> None:
         assert "sparse" not in found.cufile.values
     newest = made(local(version=None), "mounts: [{target: /mnt/nvme}]")
     assert newest.release is None
-    assert newest.cufile.values["sparse"] == {"p2p_compat_enable": True}
+    assert "sparse" not in newest.cufile.values  # false in 1.19, true in 1.20
+    assert made(local(version="1.20.0")).cufile.values["sparse"] == {"p2p_compat_enable": True}
     assert any("not known" in note for note in newest.notes)
     asked = made(local(version="1.20.0"), "gds_version: 1.14")
     assert asked.release == "1.14"
@@ -103,20 +107,38 @@ def test_keys_are_gated_by_release() -> None:
 
 
 def test_values_that_depend_on_the_release_are_written_out() -> None:
-    """The three-way differences between library, shipped file and guide; values are the shipped file's."""
-    values = made(local(version="1.14.1"), "mounts: [{target: /mnt/nvme}]").cufile.values
+    """As they are in force, by libcufile 1.14 itself: the explicit style changes nothing that nobody asked for."""
+    found = made(local(version="1.14.1"), "mounts: [{target: /mnt/nvme}]")
+    values = found.cufile.values
     assert values["execution"] == {
-        "max_io_threads": 4,
-        "parallel_io": True,
-        "min_io_threshold_size_kb": 8192,
-        "max_request_parallelism": 4,
+        "max_io_threads": 0,
+        "parallel_io": False,
+        "min_io_threshold_size_kb": 1024,
+        "max_request_parallelism": 0,
     }
-    assert values["logging"]["level"] == "ERROR"
+    assert values["logging"]["level"] == "WARN"
     properties = values["properties"]
-    assert properties["max_direct_io_size_kb"] == 16384
-    assert properties["max_device_pinned_mem_size_kb"] == 33554432
-    assert len(properties["posix_pool_slab_size_kb"]) == len(properties["posix_pool_slab_count"]) == 3
+    assert properties["max_direct_io_size_kb"] == 1024
+    assert "max_device_pinned_mem_size_kb" not in properties  # no limit, which no number of 32 bits says
+    assert properties["posix_pool_slab_size_kb"] == [4, 1024, 16384]
+    assert properties["posix_pool_slab_count"] == [128, 64, 64]
     assert properties["allow_compat_mode"] is True
+    assert found.steps == ()
+    (note,) = [note for note in found.notes if "NVIDIA's package" in note]
+    assert "execution.max_io_threads 4 (here 0)" in note
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("style", ["explicit", "minimal"])
+@pytest.mark.parametrize("text", [None, "compat: forbid", "workload: {chunk_bytes: 3MiB}"])
+def test_no_key_changes_without_a_reason(name: str, style: Style, text: str | None) -> None:
+    """Of what a step installs, each value is one in force, or a route, the intent or the hardware asks for it."""
+    assessment = example(name)
+    found = plan(assessment, wanted(text), style=style)
+    reasons = {setting.key: setting.why for setting in found.cufile.settings}
+    for difference in differences(Context(assessment, wanted(text)), found.cufile) or ():
+        why = reasons.get(difference.key, difference.why)
+        assert not why.startswith(("the library's default", "kept from")), difference
 
 
 def test_minimal_leaves_to_the_library_what_it_takes_anyway() -> None:
@@ -128,12 +150,11 @@ def test_minimal_leaves_to_the_library_what_it_takes_anyway() -> None:
     assert properties["posix_pool_slab_count"] == [8, 8, 8]
     assert properties["allow_compat_mode"] is False
     assert "use_pci_p2pdma" not in properties
-    assert minimal.written.values["execution"]["max_io_threads"] == 4
-    assert "parallel_io" not in minimal.written.values["execution"]
+    assert "execution" not in minimal.written.values
     assert minimal.steps == plan(assess(local(version="1.16.1")), wish).steps
     assert any("minimal style" in note for note in minimal.notes)
     anywhere = plan(assess(local(version=None)), wish, style="minimal").written.values
-    assert anywhere["execution"]["parallel_io"] is True
+    assert "execution" not in anywhere  # which defaults are in force is not known
 
 
 def test_a_release_newer_than_the_table_is_told() -> None:
@@ -270,8 +291,12 @@ def test_without_an_intent_the_file_is_the_operators_voice() -> None:
 
 def test_with_an_intent_the_intent_is() -> None:
     found = made(local(files={"/etc/cufile.json": INSTALLED}), "mounts: [{target: /mnt/nvme}]")
-    assert found.cufile.values["execution"]["max_io_threads"] == 4
-    assert any("max_io_threads changes from 16 to 4" in note for note in found.notes)
+    assert found.cufile.values["execution"]["max_io_threads"] == 16  # of which the intent says nothing
+    assert "force_compat_mode" not in found.cufile.values["properties"]
+    larger = {"/etc/cufile.json": json.dumps({"properties": {"max_direct_io_size_kb": 8192}})}
+    asked = made(local(files=larger), "workload: {chunk_bytes: 2MiB}")
+    assert asked.cufile.values["properties"]["max_direct_io_size_kb"] == 2048
+    assert any("max_direct_io_size_kb changes from 8192 to 2048, for a chunk of" in note for note in asked.notes)
     pinned = made(local(files={"/etc/cufile.json": INSTALLED}), "tuning: {max_io_threads: 16}")
     assert pinned.cufile.values["execution"]["max_io_threads"] == 16
 
@@ -591,9 +616,9 @@ def sized(bar1_mib: int, gpus: int = 1, text: str = "mounts: [{target: /mnt/nvme
 
 
 def test_buffers_fit_bar1() -> None:
-    """128 MiB of bounce buffers in half of BAR1; registered memory in what is left of all BAR1s, 32 GiB at most."""
+    """128 MiB of bounce buffers in half of BAR1; registered memory in what is left of all BAR1s, where these are small."""
     large = sized(131072)
-    assert large["max_device_pinned_mem_size_kb"] == 32 << 20
+    assert "max_device_pinned_mem_size_kb" not in large  # BAR1 maps all 64 GiB of the GPU
     assert large.get("max_device_cache_size_kb", 131072) == 131072
     small = sized(256, gpus=2)
     assert small.get("max_device_cache_size_kb", 131072) == 131072  # exactly half

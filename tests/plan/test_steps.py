@@ -259,9 +259,16 @@ def test_the_registry_text_is_defined_once() -> None:
 def test_a_step_tells_all_that_its_file_changes() -> None:
     found = step(made(example("pcie-nvme-raid").node), "Install /etc/cufile.json")
     assert "block.nvme.use_pci_p2pdma" in found.what
-    assert "and 2 more keys" in found.what
-    assert len(found.changes) == 6
-    assert "execution.max_io_threads: 8 -> 4" in found.changes
+    assert found.changes == ("block.nvme.use_pci_p2pdma: false -> true",)
+    text = (
+        "compat: forbid\ntuning: {max_io_threads: 4, max_request_parallelism: 2, log_level: INFO, use_poll_mode: true}"
+    )
+    many = step(
+        made(example("pcie-nvme-raid").node, text.replace("log_level", "logging.level")), "Install /etc/cufile.json"
+    )
+    assert "and 2 more keys" in many.what
+    assert len(many.changes) == 6
+    assert "execution.max_io_threads: 8 -> 4" in many.changes
 
 
 def test_a_mount_to_come_brings_its_advice() -> None:
