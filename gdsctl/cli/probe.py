@@ -193,6 +193,7 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     from gdsctl.render import documents
     from gdsctl.source.live import LiveSource
 
+    _keep_streams_taken()
     if plot is not None:
         from gdsctl.render import probe_plot
 
@@ -266,6 +267,13 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
     else:
         documents.deliver(documents.ENCODERS[format.value](report), output)
     return _code(report, require_path.value if require_path else None)
+
+
+def _keep_streams_taken() -> None:
+    """Else the next file to be opened would be where libraries print to, if whoever started us closed that."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def _with_comparison(request: Request, report: ProbeReport, engines: list[str]) -> ProbeReport:

@@ -32,6 +32,7 @@ from gdsctl.probe.request import Case, Request
 from gdsctl.probe.run import Timed
 from gdsctl.probe.verdict import PathTaken
 from gdsctl.record import Record
+from gdsctl.source.base import printable
 
 _STEADY_SECONDS = 3
 _SHORT_SLEEP_S = 0.1
@@ -117,7 +118,8 @@ def mount_of(node: Report, path: str) -> Mount | None:
     real = os.path.realpath(path)
     with contextlib.suppress(OSError):
         if stat.S_ISBLK(os.stat(real).st_mode):
-            return Mount(target=path, device=os.path.basename(real))
+            return Mount(target=printable(path), device=os.path.basename(real))
+    real = printable(real)
     over = [m for m in node.mounts if real == m.target or real.startswith(m.target.rstrip("/") + "/")]
     return max(enumerate(over), key=lambda found: (len(found[1].target), found[0]))[1] if over else None
 
@@ -157,7 +159,7 @@ def report(carrier: Carrier, found: Sequence[Sequence[Figures]], notes: Sequence
         engine=carrier.engine,
         engine_because=carrier.because,
         carried_by=carrier.how,
-        path=request.path,
+        path=printable(request.path),
         file=carrier.file,
         direct={"mixed": False, "compat": False, "unknown": None}.get(best.taken.verdict, True),
         rw=request.rw,
@@ -187,7 +189,7 @@ def report(carrier: Carrier, found: Sequence[Sequence[Figures]], notes: Sequence
         sweep=tuple(_sweep_row(one, _spread(some)) for one, some in zip(medians, found, strict=True))
         if request.sweeps
         else (),
-        notes=(*_notes(request, best), *notes),
+        notes=tuple(map(printable, (*_notes(request, best), *notes))),
         environment=environment(node, mount),
     )
 

@@ -27,7 +27,7 @@ from gdsctl.probe.run import Progress, Timed, run
 from gdsctl.probe.sizes import words
 from gdsctl.probe.target import no_direct, own_folder, require_space
 from gdsctl.probe.verdict import Observed, judge
-from gdsctl.source.base import Source
+from gdsctl.source.base import Source, printable
 
 THREADS = (1, 2, 4, 8)
 SESSIONS = 8
@@ -135,7 +135,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         engine="posix",
         engine_because="the workload kv-cache runs on host memory",
         carried_by=engine.how,
-        path=request.path,
+        path=printable(request.path),
         file=f"{shape.chunks} files in a folder of their own, removed at the end",
         direct={"mixed": False, "unknown": None}.get(taken.verdict, True),
         rw="read",

@@ -81,7 +81,7 @@ def together(
                 try:
                     said = connection.recv()
                 except (EOFError, ConnectionError):
-                    raise RefusedError("a worker process was killed; was there too little memory?") from None
+                    raise RefusedError(_killed(workers[at[connection]].process)) from None
                 if said is None:
                     unready -= 1
                     if not unready:
@@ -104,6 +104,19 @@ def together(
                     why = "one is stopped, by a signal or a debugger"
                 raise RefusedError(f"worker processes said nothing for {patience_s:g} s; {why}")
     return results
+
+
+def _killed(process: int) -> str:
+    """How a worker ended that said nothing; left to be waited for."""
+    until = time.monotonic() + _LOOK_EVERY_S  # its pipe is closed a little before it is gone
+    facts = None
+    while facts is None and time.monotonic() < until:
+        facts = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        time.sleep(0.005)
+    if facts is None or facts.si_code == os.CLD_EXITED:
+        return "a worker process ended and said nothing"
+    name = signal.Signals(facts.si_status).name
+    return f"a worker process was ended by {name}" + ("; was there too little memory?" if name == "SIGKILL" else "")
 
 
 def _is_stopped(process: int) -> bool:
@@ -182,9 +195,13 @@ def _keep(reading: int, writing: int, clean: Callable[[], None]) -> None:
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         os.close(writing)
+        os.dup2(reading, 3)  # what is left open may be all that may be open, and cleaning up needs some
+        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
         for stream in (0, 1, 2):  # whoever reads our output to its end does not wait for this one
-            os.dup2(os.open(os.devnull, os.O_RDWR), stream)
-        if not os.read(reading, 1):
+            os.close(stream)
+            os.open(os.devnull, os.O_RDWR)
+        if not os.read(3, 1):
+            os.closerange(0, 4)
             clean()
     finally:
         os._exit(0)

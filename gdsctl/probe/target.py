@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import secrets
 import shutil
 import stat
+import struct
 import time
 from collections.abc import Callable, Iterator
 
@@ -37,6 +39,8 @@ _KERNEL_ONLY = {
 
 Introduce = Callable[[int], None]
 """What an engine does with an open file while it still has a name."""
+
+_FS_IOC_GETFLAGS, _FS_APPEND_FL = 0x80086601, 0x20  # Linux, include/uapi/linux/fs.h; the kernel gives 4 bytes
 
 _LEFT_FREE_SHARE = 0.05
 _LEFT_FREE_BYTES = 1 << 30
@@ -187,9 +191,26 @@ def _existing(path: str, wanted_bytes: int, block_bytes: int, *, given_up: bool)
         _close(descriptor)
 
 
+def require_removable(folder: str) -> None:
+    """Raises RefusedError for a folder that is append-only (chattr +a): what is made in it cannot be taken away again."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        (flags,) = struct.unpack("i", fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, bytes(4)))
+    except OSError:  # a file system without such flags
+        return
+    finally:
+        os.close(descriptor)
+    if flags & _FS_APPEND_FL:
+        raise RefusedError(f"{folder}: append-only (lsattr): what a probe makes there could not be removed")
+
+
 @contextlib.contextmanager
 def own_folder(path: str) -> Iterator[str]:
     """A folder of our own inside `path`, gone with all that is in it however the block or this process ends."""
+    within(path, lambda: require_removable(path))
     folder = os.path.join(path, f".gdsctl-probe-{secrets.token_hex(8)}")
     with keeper(lambda: _remove(folder)):
         try:
@@ -197,6 +218,8 @@ def own_folder(path: str) -> Iterator[str]:
         except OSError as error:
             raise refused(path, error) from error
         yield folder
+    if within(path, lambda: os.path.lexists(folder)):
+        raise RefusedError(f"{folder}: could not be removed; please remove it")
 
 
 def _remove(folder: str) -> None:
@@ -217,6 +240,7 @@ def create(folder: str, introduce: Introduce | None = None) -> tuple[int, str]:
         except OSError as error:
             if error.errno not in NO_TMPFILE:
                 raise
+    require_removable(folder)
     path = os.path.join(folder, f".gdsctl-probe-{secrets.token_hex(8)}")
     with keeper(lambda: _forget(path, again=True)) as nothing_to_clean:
         try:

@@ -467,3 +467,36 @@ def _at_work(path: str) -> list[str]:
             if path.encode() in words:
                 found.append(pid)
     return found
+
+
+@pytest.mark.parametrize("files", [5, 6, 8])
+def test_few_open_files_leave_nothing(folder: Path, files: int) -> None:
+    """Cleaning up needs some, too."""
+    work = folder / "work"
+    work.mkdir()
+    gdsctl(
+        *(work, "--workload", "kv-cache", "--bs", "64k", "--size", "2M"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
+    )
+    assert os.listdir(work) == []
+
+
+def test_closed_streams_are_not_taken_by_files(folder: Path) -> None:
+    """What a library prints to standard error would else go into the probe's own file, or tell the keeper to begin."""
+    work, result = folder / "work", folder / "result"
+    work.mkdir()
+    closed = f"exec {' '.join(COMMAND)} '{work}' --size 4M --format json --output '{result}' \"$@\" <&- >&- 2>&-"
+    for arguments in (["--rw", "randrw", "--verify"], ["--workload", "kv-cache", "--bs", "64k"]):
+        done = subprocess.run(["bash", "-c", closed, "bash", *arguments], check=False, timeout=120)
+        assert done.returncode == 0
+        found = json.loads(result.read_text())
+        assert found["verify"] is None or found["verify"]["ok"]
+        assert os.listdir(work) == []
+
+
+def test_a_name_that_is_not_utf_8(folder: Path) -> None:
+    work = os.path.join(os.fsencode(folder), b"bad\xff")
+    os.mkdir(work)
+    done = gdsctl(os.fsdecode(work), "--engine", "posix", "--size", "1M", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["path"] == f"{folder}/bad\\xff"

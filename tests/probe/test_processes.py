@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_is_told() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     before = _children()
-    with pytest.raises(RefusedError, match="a worker process was killed"):
+    with pytest.raises(RefusedError, match="a worker process was ended by SIGKILL"):
         together([killed], ended=never, moved=silent, patience_s=20, begin=lambda: began.append(_children()))
     assert len(began[0] - before) == 1
     assert _children() == before  # it was reaped

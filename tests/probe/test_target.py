@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import stat
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -321,3 +322,19 @@ def test_a_mount_whose_server_is_gone(monkeypatch: pytest.MonkeyPatch, folder: P
     with pytest.raises(RefusedError, match=r"no answer within 0\.1 s"):
         deadline.within(str(folder), lambda: os.stat(folder), 0.1)
     never.set()
+
+
+def test_a_folder_that_only_grows(tmp_path: Path) -> None:
+    """An append-only folder (chattr +a): one of ours could not be taken away again; a file without a name is never seen in it."""
+    grows = tmp_path / "grows"
+    grows.mkdir()
+    if subprocess.run(["chattr", "+a", grows], check=False, capture_output=True).returncode:
+        pytest.skip("chattr +a does not work here")
+    try:
+        with pytest.raises(RefusedError, match="append-only"), target.own_folder(str(grows)):
+            pytest.fail("it was made")
+        with pytest.raises(RefusedError, match="append-only"):
+            target.create(str(grows), introduce=lambda _: None)
+        assert os.listdir(grows) == []
+    finally:
+        subprocess.run(["chattr", "-a", grows], check=True)

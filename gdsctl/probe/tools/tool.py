@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from typing import Protocol
@@ -169,6 +170,7 @@ def mode_of(tool: Tool, wanted: str | None, work: Work) -> Mode:
 
 
 def last_line(output: str) -> str:
-    """In an error message."""
-    lines = output.strip().splitlines()
-    return lines[-1][:200] if lines else ""
+    """In an error message: the last one that says something, results in JSON and tables of numbers left out."""
+    lines = [line.strip() for line in output.splitlines()]
+    said = [line for line in lines if re.search("[A-Za-z]{2} ", line) and not line.startswith('"')]
+    return (said or [line for line in lines if line] or [""])[-1][:200]
