@@ -175,8 +175,11 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         if told:
             outcome = _outcome(context, mode, wishes)
             outcome = msgspec.structs.replace(outcome, judged=_blaming(outcome.judged, trial.judged, told))
-    elif mode == "compat" and now.intent.mode == "compat" and context.mounts:
-        remarks = ("mode compat: no direct path is there, so that force_compat_mode need not be set",)
+    elif mode == "compat" and (now.intent.mode == "compat" or _all_compat(context)) and context.mounts and context.gpus:
+        remarks = (
+            "mode compat: no direct path is there to be kept off, so properties.force_compat_mode is not written; plan "
+            "again after a change of modules or drivers",
+        )
         if _may_go_direct(context, outcome):
             outcome = _outcome(context, mode, wishes, forced=True)
             remarks = ("mode compat: properties.force_compat_mode keeps every file of the node off the direct paths",)
@@ -308,6 +311,11 @@ def _blaming(judged: tuple[Judged, ...], trial: tuple[Judged, ...], targets: fro
         tried.get((item.gpu, item.mount), item) if item.status == "fail" and item.gpu and item.mount else item
         for item in judged
     )
+
+
+def _all_compat(context: Context) -> bool:
+    """Is every mount of the intent to go through host memory?"""
+    return bool(context.mounts) and all(wish.expect == "compat" for wish in context.mounts)
 
 
 def _may_go_direct(context: Context, outcome: _Outcome) -> bool:

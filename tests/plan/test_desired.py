@@ -198,6 +198,20 @@ def test_compat_mode_keeps_off_the_direct_path(text: str | None) -> None:
     assert any("force_compat_mode" in step.what for step in found.steps)
 
 
+def test_mounts_that_are_all_to_go_through_host_memory_do() -> None:
+    """In mode auto too; beside one that is to go direct the switch for the whole node stays off, and the plan says so."""
+    found = made(local(), "mounts: [{target: /mnt/nvme, expect: compat}]")
+    assert found.cufile.values["properties"]["force_compat_mode"] is True
+    assert {route.route for route in found.routes_after} == {"compat"}
+    assert found.unmet == ()
+    there = made(local(hook="stock"), "mounts: [{target: /mnt/nvme, expect: compat}]")
+    assert "force_compat_mode" not in there.cufile.values["properties"]
+    assert any("force_compat_mode is not written" in note for note in there.notes)
+    mixed = made(example("hgx-h100-vast"), "mounts: [{target: /scratch, expect: compat}, {target: /vast/kv}]")
+    assert "force_compat_mode" not in mixed.cufile.values["properties"]
+    assert {unmet.subject for unmet in mixed.unmet} == {"/scratch"}
+
+
 def test_a_mode_that_gains_nothing_asks_for_nothing() -> None:
     """vm-lab-switches: Linux without CONFIG_PCI_P2PDMA, so that neither registry keys nor a boot could help."""
     found = made(example("vm-lab-switches"), mode="p2pdma")
