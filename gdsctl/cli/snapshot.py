@@ -95,10 +95,14 @@ def assemble(  # noqa: PLR0917 -- typer needs one parameter an option
         typer.Option(metavar="NAME=F", help="Any command's output; may repeat.", show_default=False),
     ] = None,
 ) -> None:
-    """Build a snapshot from outputs that somebody pasted; what was not given stays unknown."""
+    """Build a snapshot from outputs that somebody pasted; what was not given stays unknown.
+
+    Texts of two machines are refused: by machine-id, DMI UUID and serial number, host name, GPU UUIDs. Where boot id, kernel
+    release, PCI addresses or a prompt's host differ, that is a warning, and stands in the report's first lines.
+    """
     from gdsctl.source import assemble as assembling
 
-    assembling.assemble(
+    warnings = assembling.assemble(
         out,
         lspci=lspci,
         nvidia_smi_topo=nvidia_smi_topo,
@@ -112,6 +116,8 @@ def assemble(  # noqa: PLR0917 -- typer needs one parameter an option
         files=[_pair(text, "--file /ABS/PATH=F") for text in file or ()],
         commands=[_pair(text, "--command NAME=F") for text in command or ()],
     )
+    for warning in warnings:
+        say(f"warning: {warning}")
     _tell(out)
 
 

@@ -12,6 +12,7 @@ from gdsctl import __version__, parse
 from gdsctl.errors import InputError, RefusedError, UsageError
 from gdsctl.model.node import Tool
 from gdsctl.source import bug_report as report_text
+from gdsctl.source import origin
 from gdsctl.source.base import Output, decode
 from gdsctl.source.capture import Capture
 from gdsctl.source.snapshot import SNAPSHOT_SCHEMA, CommandEntry, Manifest, ManifestStatus
@@ -37,23 +38,25 @@ def assemble(
     bug_report: str | None = None,
     files: Iterable[tuple[str, str]] = (),
     commands: Iterable[tuple[str, str]] = (),
-) -> None:
-    """Write a snapshot of kind `assembled` to `out`; each argument names a file that holds the output.
+) -> tuple[str, ...]:
+    """Write a snapshot of kind `assembled` to `out`; each argument names a file that holds the output. Returns warnings.
 
     What is given by itself outranks the same found in a bug report. Nothing is written where an input is not valid:
-    InputError for text that is not its tool's output, UsageError for a name or path that cannot be one, RefusedError
+    InputError for text that is not its tool's output and for texts of two machines, UsageError for a name or path that cannot be one, RefusedError
     where the system refuses or nothing was given.
     """
     outputs: dict[str, str] = {}
     contents: dict[str, bytes] = {}
     fates: dict[str, ManifestStatus] = {}
     host: str | None = None
+    labels: dict[str, str] = {}
     if bug_report is not None:
         report = _report(bug_report)
         outputs |= report.outputs
         contents |= {path: text.encode("utf-8", "surrogateescape") for path, text in report.files.items()}
         fates |= {path: "denied" if fate == "denied" else "absent" for path, fate in report.fates.items()}
         host = report.host
+        labels |= dict.fromkeys((*outputs, *contents), bug_report)
     given = {
         "lspci": lspci,
         "nvidia-smi-topo": nvidia_smi_topo,
@@ -67,17 +70,25 @@ def assemble(
             raise UsageError(f"{name!r} cannot be a command's name: small letters, digits and - only")
         text = decode(_bytes(place))
         _checked(name, text, place)
-        outputs[name] = text
+        outputs[name], labels[name] = text, place
     whole = {"/proc/self/mounts": mounts, "/etc/cufile.json": cufile_json}
     for path, place in [*((path, place) for path, place in whole.items() if place is not None), *files]:
         if not path.startswith("/") or posixpath.normpath(path) != path or path in ("/", "//"):
             raise UsageError(f"{path!r} is not an absolute path in its plain form")
-        contents[path] = _bytes(place)
+        contents[path], labels[path] = _bytes(place), place
         if path in _PARSED_FILES:
             _checked(_PARSED_FILES[path], decode(contents[path]), place)
     if not outputs and not contents:
         raise UsageError("nothing to assemble: give at least one output or file")
     _no_file_is_a_folder(contents)
+    texts = {name: (labels[name], text) for name, text in outputs.items()}
+    texts |= {path: (labels[path], decode(content)) for path, content in contents.items()}
+    if host is not None and bug_report is not None:
+        texts.setdefault("/proc/sys/kernel/hostname", (bug_report, host))
+    doubts = origin.contradictions(texts)
+    if doubts and doubts[0].certain:
+        raise InputError(doubts[0].said)
+    warnings = tuple(doubt.said for doubt in doubts)
     paths: dict[str, ManifestStatus] = {path: fate for path, fate in fates.items() if path not in contents}
     paths |= dict.fromkeys(contents, "ok")
     manifest = Manifest(
@@ -86,7 +97,7 @@ def assemble(
         kind="assembled",
         host=host,
         captured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        note="assembled from pasted outputs",
+        note="; ".join(("assembled from pasted outputs", *warnings)),
         paths=dict(sorted(paths.items())),
         commands={name: CommandEntry(status="ok") for name in sorted(outputs)},
     )
@@ -98,6 +109,7 @@ def assemble(
         ),
         out,
     )
+    return warnings
 
 
 def _bytes(place: str, limit: int | None = None) -> bytes:
