@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from gdsctl.kvcache.launch import Place
 
@@ -17,7 +18,7 @@ class Beside:
     """The texts that were given, by path, and those that lie beside them.
 
     `unread`: what a file names and nobody gave, as FILE:LINE: NAME; `used`: paths of those that another one named;
-    `followed`: path of a file that was not given but read -> where it is named.
+    `followed`: path of a file that was not given but read -> where it is named; `kept`: what a reader knows of each text.
     """
 
     def __init__(self, texts: Mapping[str, str] | None = None, look: Look | None = None) -> None:
@@ -26,6 +27,7 @@ class Beside:
         self.unread: dict[str, None] = {}
         self.used: set[str] = set()
         self.followed: dict[str, Place] = {}
+        self.kept: dict[str, Any] = {}
 
     def file(self, name: str, place: Place, *, owned: bool = True) -> tuple[str, str] | None:
         """Path and text of a file by the name that the file at `place` has for it: one that was given, or lies beside it.

@@ -80,7 +80,10 @@ class Known:
         self.beside = beside
         self.file = file
         self._own: Maps = config_maps(listed)
-        self._others = {name: _other_maps(text) for name, text in beside.texts.items() if name != file}
+        for name, text in beside.texts.items():
+            if name != file and name not in beside.kept:
+                beside.kept[name] = _other_maps(text)
+        self._others: dict[str, Other] = {name: kept for name, kept in beside.kept.items() if name != file}
         self.device_classes = {
             name: found for _, classes in self._others.values() for name, found in classes.items()
         } | device_classes(listed)
@@ -107,7 +110,10 @@ class Known:
         return None
 
 
-def _other_maps(text: str) -> tuple[Maps, Mapping[str, tuple[str, ...]]]:
+Other = tuple[Maps, Mapping[str, tuple[str, ...]]]
+
+
+def _other_maps(text: str) -> Other:
     """ConfigMaps and device classes of another of the given files; what is wrong with it, its own reading tells."""
     if not any(kind in text for kind in ("ConfigMap", "Secret", "ResourceClaim")):
         return {}, {}
