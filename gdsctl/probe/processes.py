@@ -159,10 +159,10 @@ def _workers(works: Sequence[Work]) -> Iterator[list[_Worker]]:
 
 
 @contextlib.contextmanager
-def keeper(clean: Callable[[], None]) -> Iterator[Callable[[], None]]:
+def keeper(clean: Callable[[], None], *, keeps: int | None = None) -> Iterator[Callable[[], None]]:
     """Does `clean` when the block ends, in a process that outlives SIGKILL of this one and of its workers.
 
-    It waits for the end of a pipe that they all hold open. Given is what tells it that there is nothing to clean. Raises
+    It waits for the end of a pipe that they all hold open; `keeps`: a descriptor that it wants. Given is what tells it that there is nothing to clean. Raises
     RefusedError where it cannot be started.
     """
     reading, writing = os.pipe()
@@ -173,7 +173,7 @@ def keeper(clean: Callable[[], None]) -> Iterator[Callable[[], None]]:
         os.close(writing)
         raise RefusedError(f"starting a process that cleans up: {error.strerror}") from error
     if not process:
-        _keep(reading, writing, clean)
+        _keep(reading, writing, clean, keeps)
     os.close(reading)
 
     def nothing_to_clean() -> None:
@@ -187,24 +187,31 @@ def keeper(clean: Callable[[], None]) -> Iterator[Callable[[], None]]:
         _wait_for(process, _CLEAN_PATIENCE_S)
 
 
-def _keep(reading: int, writing: int, clean: Callable[[], None]) -> None:
-    """The whole life of the keeper; does not return."""
+def _keep(reading: int, writing: int, clean: Callable[[], None], keeps: int | None) -> None:
+    """The whole life of the keeper; does not return. `keeps`: the one descriptor that stays open for `clean`."""
     try:
         os.setsid()  # what the terminal or a shell sends to the group is not for it
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         os.close(writing)
-        os.dup2(reading, 3)  # what is left open may be all that may be open, and cleaning up needs some
-        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
-        for stream in (0, 1, 2):  # whoever reads our output to its end does not wait for this one
-            os.close(stream)
-            os.open(os.devnull, os.O_RDWR)
-        if not os.read(3, 1):
-            os.closerange(0, 4)
+        # Whoever reads our output to its end does not wait for this one; and what is left open may be all that may be.
+        for descriptor in _descriptors() - {reading, keeps}:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        if not os.read(reading, 1):
+            os.close(reading)
             clean()
     finally:
         os._exit(0)
+
+
+def _descriptors() -> set[int]:
+    """That are open here, or may be where /proc is not mounted."""
+    try:
+        return set(map(int, os.listdir("/proc/self/fd")))
+    except OSError:
+        return set(range(1024))
 
 
 def _wait_for(process: int, seconds: float) -> None:

@@ -12,7 +12,6 @@ import errno
 import fcntl
 import os
 import secrets
-import shutil
 import stat
 import struct
 import time
@@ -209,26 +208,59 @@ def require_removable(folder: str) -> None:
 
 @contextlib.contextmanager
 def own_folder(path: str) -> Iterator[str]:
-    """A folder of our own inside `path`, gone with all that is in it however the block or this process ends."""
+    """A folder of our own inside `path`, gone with all that is in it however the block or this process ends.
+
+    It is removed from where it was made, though `path` may lead elsewhere by then (umount -l, a renamed folder).
+    """
     within(path, lambda: require_removable(path))
-    folder = os.path.join(path, f".gdsctl-probe-{secrets.token_hex(8)}")
-    with keeper(lambda: _remove(folder)):
-        try:
-            within(path, lambda: os.mkdir(folder, 0o700))
-        except OSError as error:
-            raise refused(path, error) from error
-        yield folder
-    if within(path, lambda: os.path.lexists(folder)):
-        raise RefusedError(f"{folder}: could not be removed; please remove it")
+    name = f".gdsctl-probe-{secrets.token_hex(8)}"
+    try:
+        parent = within(path, lambda: os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError as error:
+        raise refused(path, error) from error
+    try:
+        with keeper(lambda: _remove(parent, name), keeps=parent):
+            try:
+                within(path, lambda: os.mkdir(name, 0o700, dir_fd=parent))
+            except OSError as error:
+                raise refused(path, error) from error
+            yield os.path.join(path, name)
+        if within(path, lambda: _is_there(parent, name)):
+            raise RefusedError(f"{path}/{name}: could not be removed; please remove it")
+    finally:
+        os.close(parent)
 
 
-def _remove(folder: str) -> None:
+def _is_there(parent: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _remove(parent: int, name: str) -> None:
     """Again and again for a while: NFS keeps what a dying process has not yet closed as .nfs... in the folder."""
     until = time.monotonic() + PATIENCE_S
-    shutil.rmtree(folder, ignore_errors=True)
-    while os.path.lexists(folder) and time.monotonic() < until:
+    _remove_once(parent, name)
+    while _is_there(parent, name) and time.monotonic() < until:
         time.sleep(0.1)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_once(parent, name)
+
+
+def _remove_once(parent: int, name: str) -> None:
+    """With all that is in it, as far as it goes; no link is followed."""
+    with contextlib.suppress(OSError):
+        folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            for inside in os.listdir(folder):
+                try:
+                    os.unlink(inside, dir_fd=folder)
+                except OSError:
+                    _remove_once(folder, inside)
+        finally:
+            os.close(folder)
+        os.rmdir(name, dir_fd=parent)
 
 
 def create(folder: str, introduce: Introduce | None = None) -> tuple[int, str]:

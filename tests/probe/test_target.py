@@ -65,6 +65,8 @@ def test_where_there_is_no_tmpfile_the_name_goes_at_once(
     def no_tmpfile(path: str, flags: int, mode: int = 0o777) -> int:
         if flags & os.O_TMPFILE == os.O_TMPFILE:
             raise OSError(code, os.strerror(code))
+        if flags & os.O_DIRECTORY:  # is it append-only?
+            return real(path, flags)
         assert flags & os.O_EXCL
         assert flags & os.O_CREAT
         created.append(path)
@@ -338,3 +340,19 @@ def test_a_folder_that_only_grows(tmp_path: Path) -> None:
         assert os.listdir(grows) == []
     finally:
         subprocess.run(["chattr", "-a", grows], check=True)
+
+
+def test_the_folder_is_removed_from_where_it_was_made(folder: Path) -> None:
+    """Somebody moves the folder around it, and puts another in its place, with one of the same name in it."""
+    place, moved = folder / "place", folder / "moved"
+    place.mkdir()
+    with target.own_folder(str(place)) as own:
+        (Path(own) / "chunk").write_bytes(b"x")
+        (Path(own) / "deeper" / "still").mkdir(parents=True)
+        (Path(own) / "link").symlink_to(folder)
+        place.rename(moved)
+        other = place / os.path.basename(own)
+        other.mkdir(parents=True)
+        (other / "not ours").write_text("mine")
+    assert os.listdir(moved) == []
+    assert os.listdir(other) == ["not ours"]
