@@ -271,9 +271,10 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
 
 def _keep_streams_taken() -> None:
     """Else the next file to be opened would be where libraries print to, if whoever started us closed that."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
+    with contextlib.suppress(FileNotFoundError):  # a root without /dev
+        while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+            os.set_inheritable(descriptor, True)
+        os.close(descriptor)
 
 
 def _with_comparison(request: Request, report: ProbeReport, engines: list[str]) -> ProbeReport:
