@@ -330,7 +330,10 @@ def _code(report: ProbeReport, wanted: str | None) -> int:
 
 def _settle(wanted: str) -> str:
     if wanted == "host-direct":
-        return "the probe in a directory of its own, on a quiet device"
+        return (
+            "the probe with more --size or --duration on a quiet device, as root with mount -t debugfs none"
+            " /sys/kernel/debug"
+        )
     return "libcufile 1.15 or newer, or echo 1 > /sys/module/nvidia_fs/parameters/rw_stats_enabled"
 
 
