@@ -7,6 +7,7 @@ subnets. The key of the address mapping is drawn afresh each time, so nobody can
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import os
 import re
@@ -15,7 +16,10 @@ from typing import Any
 
 import msgspec
 
+from gdsctl.data.cufile_keys import keys as cufile_keys
+from gdsctl.data.filesystems import fstypes
 from gdsctl.data.redaction import SecretFile, public_digits, secret_files
+from gdsctl.source import storage_names
 from gdsctl.source.addresses import Mapping4, Mapping6, kept_bits
 from gdsctl.source.base import Output
 from gdsctl.source.capture import Capture
@@ -109,7 +113,7 @@ _SERIAL = re.compile(
 )
 _HOME = re.compile(r"/(?:home|users)/([A-Za-z_][\w.-]*)", re.ASCII | re.IGNORECASE)
 _USER = re.compile(r"\b(?:user|username|logname|sudo_user)=([A-Za-z_][\w.-]*)", re.ASCII | re.IGNORECASE)
-_NFS_HOST = re.compile(r"(?:^|[ \t])([A-Za-z][\w.-]*):/", re.ASCII | re.MULTILINE)
+_NFS_HOST = re.compile(r"(?:^|[ \t])([A-Za-z][\w.-]*):/(?!/)", re.ASCII | re.MULTILINE)
 _MOUNT_FILES = re.compile(r"(?:/mounts|/mountinfo|/mountstats|/fstab|/mtab)$")
 _SHORT_UUID = re.compile(r"\bUUID=\"?([0-9A-F]{4}-[0-9A-F]{4})\b")  # of FAT: a volume's serial number
 _NETWORK = re.compile(r"\"(?:local|dst)\": ?\"([\d.]+)\",[^{}]*?\"prefixlen\": ?(\d+)")  # ip -json addr
@@ -136,7 +140,10 @@ def redacted(capture: Capture, key: bytes | None = None) -> Capture:
 
 def _replaced(capture: Capture, names: _Names) -> Capture:
     manifest = capture.manifest
-    sub = names.text
+
+    def sub(text: str) -> str:
+        return names.text(storage_names.located(text, names.storage))
+
     return Capture(
         manifest=msgspec.structs.replace(
             manifest,
@@ -145,7 +152,10 @@ def _replaced(capture: Capture, names: _Names) -> Capture:
             redacted=True,
             paths={sub(path): status for path, status in manifest.paths.items()},
             details={sub(path): sub(detail) for path, detail in manifest.details.items()},
-            listings={sub(path): tuple(sorted(map(sub, listed))) for path, listed in manifest.listings.items()},
+            listings={
+                sub(path): tuple(sorted(names.text(storage_names.entry(path, name, names.storage)) for name in listed))
+                for path, listed in manifest.listings.items()
+            },
             commands={
                 name: msgspec.structs.replace(entry, detail=sub(entry.detail))
                 for name, entry in manifest.commands.items()
@@ -158,7 +168,11 @@ def _replaced(capture: Capture, names: _Names) -> Capture:
         files={sub(path): names.file(path, content) for path, content in capture.files.items()},
         links={sub(path): sub(target) for path, target in capture.links.items()},
         outputs={
-            name: Output(stdout=sub(output.stdout), stderr=sub(output.stderr), exit_code=output.exit_code)
+            name: Output(
+                stdout=names.text(storage_names.renamed(name, output.stdout, names.storage)),
+                stderr=sub(output.stderr),
+                exit_code=output.exit_code,
+            )
             for name, output in capture.outputs.items()
         },
         answers={name: names.answer(answer) for name, answer in capture.answers.items()},
@@ -187,9 +201,12 @@ class _Names:
             self.host(capture.manifest.host)
         for answer in capture.answers.values():
             self._learn_answer(answer)
+            self.answer(answer)  # names of storage
         for path, content in sorted(capture.files.items()):
             row = _secret_file(path)
             text = content.decode("latin-1")
+            if path.rpartition("/")[2] not in _UNREAD:
+                storage_names.renamed(path, text, self.storage)
             if row is not None:
                 self._secret(row, text)
             elif path.endswith("/vpd"):
@@ -200,7 +217,9 @@ class _Names:
                 _routes(text, self._learn_route)
         for path in (*capture.manifest.paths, *capture.links.values()):
             self._learn_text(path, mounts=False)
-        for output in capture.outputs.values():
+            storage_names.located(path, self.storage)
+        for name, output in capture.outputs.items():
+            storage_names.renamed(name, output.stdout, self.storage)
             self._learn_text(output.stdout, mounts=False)
             self._learn_text(output.stderr, mounts=False)
         self._pattern = _compiled(literal for literal in self._literals if not literal.isalnum())
@@ -229,7 +248,7 @@ class _Names:
             return content
         if name == "config" and len(content) > 256 and "/sys/" in path:
             return self._config(content)
-        text = content.decode("latin-1")
+        text = storage_names.renamed(path, content.decode("latin-1"), self.storage)
         row = _secret_file(path)
         if row is not None:
             return self._secret(row, text).encode("latin-1")
@@ -247,10 +266,29 @@ class _Names:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
+            value = {key: self._property(str(key), each, value) for key, each in value.items()}
             return {self.text(str(key)): self.answer(each) for key, each in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.answer(each) for each in value]
         return value
+
+    def _property(self, name: str, value: Any, beside: dict[str, Any]) -> Any:
+        if not isinstance(value, str):
+            return value
+        if name == "device" and isinstance(beside.get("fstype"), str):
+            return storage_names.device(value, beside["fstype"], self.storage)
+        return storage_names.prop(name, value, self.storage)
+
+    def storage(self, kind: str, name: str) -> str:
+        """The pseudonym of a cluster, an export, a volume; elsewhere only where the word means nothing else."""
+        if kind == "host":
+            return self.host(name)
+        if name in self._given.values():  # told in the first of two places that hold it
+            return name
+        token = self._give(kind, name, f"{kind}-{{}}")
+        if name.lower() not in _vocabulary():
+            self._literal(name, token)
+        return token
 
     def host(self, name: str) -> str:
         """A host's pseudonym; of a full name also its short form and its domain become known."""
@@ -502,6 +540,32 @@ class _Names:
             if at < 0x100:
                 break
         return content
+
+
+@functools.cache
+def _vocabulary() -> frozenset[str]:
+    """Words that programs mean something by: filesystems, keys of cufile.json, folders of every machine."""
+    words = {part for key in cufile_keys() for part in key.key.split(".")}
+    folders = [
+        "boot",
+        "cufile",
+        "export",
+        "exports",
+        "modules",
+        "nfsd",
+        "proc",
+        "root",
+        "scratch",
+        "share",
+        "shares",
+        "srv",
+        "vast",
+        "volume",
+        "volumes",
+        "weka",
+        "work",
+    ]
+    return frozenset((*words, *fstypes(), *folders))
 
 
 def _compiled(literals: Iterable[str]) -> re.Pattern[str]:
