@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from typing import Annotated, Any, Optional
 
 import typer
 
 from gdsctl.cli.options import Output
+from gdsctl.cli.text_files import read_bytes
 from gdsctl.errors import InputError, RefusedError, UsageError
 from gdsctl.parse import KINDS, parser
 
@@ -60,13 +60,9 @@ def parse(
 def _bytes(file: str) -> bytes:
     """The whole input; a file too large to be any tool's output is refused before it fills the memory."""
     try:
-        if file == "-":
-            raw = sys.stdin.buffer.read(_LIMIT + 1)
-        else:
-            with open(file, "rb") as stream:
-                if os.fstat(stream.fileno()).st_size > _LIMIT:
-                    raise InputError(f"larger than {_LIMIT} bytes", path=file)
-                raw = stream.read(_LIMIT + 1)
+        if file != "-" and os.stat(file).st_size > _LIMIT:
+            raise InputError(f"larger than {_LIMIT} bytes", path=file)
+        raw = read_bytes(file, _LIMIT + 1)
     except FileNotFoundError:
         raise InputError("no such file", path=file) from None
     except IsADirectoryError:
