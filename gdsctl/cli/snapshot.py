@@ -48,7 +48,11 @@ def capture(
         ),
     ] = None,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Replace names, serials, UUIDs, MACs and addresses consistently.")
+        bool,
+        typer.Option(
+            "--redact",
+            help="Replace names (hosts, users, clusters, exports, volumes), serials, UUIDs, MACs and addresses consistently.",
+        ),
     ] = False,
     list_examples: Annotated[
         bool, typer.Option("--list-examples", help="List the snapshots shipped with gdsctl.")
