@@ -72,6 +72,13 @@ def backends(shape: str) -> frozenset[str]:
     return frozenset(backend for row in rows() if row.shape == shape for backend in row.backends)
 
 
+def is_adapter(kind: str) -> bool:
+    """Is there an L2 adapter of LMCache's by that name?"""
+    shape = f"mp.l2.{kind}"
+    named = any(row.shape.startswith("mp.l2.") and fnmatch.fnmatchcase(shape, row.shape) for row in rows())
+    return bool(kind) and (named or kind in backends("mp.l2.remote") or kind == "fault_inject")
+
+
 def edges(shape: str, backend: str, versions: Mapping[str, str]) -> list[tuple[EdgeRow, ...]]:
     """What a step does: one group of rows, or one a direction; none where no table knows it.
 

@@ -28,7 +28,10 @@ def seems(text: str, path: str) -> str | None:
     kinds = sorted(set(_kinds(text)))
     if kinds:
         named = ", ".join(kinds[:5])
-        return f"this looks like a Kubernetes manifest ({named}) that starts no program: give it with the one that does"
+        return (
+            f"this looks like a Kubernetes manifest ({named}), and starts nothing that gdsctl knows to keep a KV cache or to "
+            "load weights: give it with the one that does"
+        )
     return None
 
 

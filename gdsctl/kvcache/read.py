@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from gdsctl.data import app_edges
 from gdsctl.errors import InputError
 from gdsctl.kvcache.beside import Beside
 from gdsctl.kvcache.json_text import json_value
@@ -129,6 +130,16 @@ def _shell(text: str, place: Place, depth: int, beside: Beside) -> Found:
 _JSON_OPTIONS = (("kv_connector", "--kv-transfer-config"), ("tag", "--l1-manager"), ("type", "--l2-adapter"))
 
 
+def _is_value(entry: object, key: str) -> bool:
+    """The value of an option, and not one of the many other objects with a `type` (a JSON schema, an event)."""
+    if not isinstance(entry, dict) or key not in entry:
+        return False
+    kind = str(entry.get("type", ""))
+    if key == "tag":
+        return kind.upper() in ("GDS", "DRAM", "DEVDAX")
+    return key != "type" or app_edges.is_adapter(kind)
+
+
 def _json(text: str, place: Place) -> Found | None:
     """A model's config.json or the value of an option; None for JSON that the YAML readers may know (a manifest)."""
     value = json_value(text)
@@ -141,7 +152,7 @@ def _json(text: str, place: Place) -> Found | None:
     line = text[: len(text) - len(text.lstrip())].count("\n") + 1
     words: list[Word] = []
     for entry in value if isinstance(value, list) else [value]:
-        option = next((name for key, name in _JSON_OPTIONS if isinstance(entry, dict) and key in entry), None)
+        option = next((name for key, name in _JSON_OPTIONS if _is_value(entry, key)), None)
         if option is not None:
             words += [Word(text=option, line=line), Word(text=json.dumps(entry), line=line)]
     if not words:

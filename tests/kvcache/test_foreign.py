@@ -132,6 +132,23 @@ def test_a_broken_configuration_is_told_as_one() -> None:
         judge([("c.json", '{"num_hidden_layers": 2}')], tool=TOOL)
 
 
+@pytest.mark.parametrize(
+    ("text", "server"),
+    [
+        ('{"type": "fs", "base_path": "/kv"}', True),
+        ('{"type": "GDS", "tag": "g", "path": "/kv"}', True),
+        ('{"$schema": "x", "type": "object", "tag": 1}', False),
+        ('[{"type": "message", "text": "a"}]', False),
+    ],
+)
+def test_what_has_a_type_is_no_adapter_for_that(text: str, server: bool) -> None:
+    if server:
+        assert judge([("f.json", text)], tool=TOOL).stacks[0].software == "LMCache server"
+    else:
+        with pytest.raises(InputError, match="no KV cache"):
+            judge([("f.json", text)], tool=TOOL)
+
+
 def test_a_manifest_beside_an_application_is_no_fault() -> None:
     pod = "kind: Pod\napiVersion: v1\nspec: {containers: [{name: a, command: [lmcache, server]}]}\n"
     namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
