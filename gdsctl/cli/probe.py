@@ -79,7 +79,14 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
             metavar="PERCENT", help="Of the blocks of rw and randrw are read. Default: 50.", show_default=False
         ),
     ] = None,
-    bs: Annotated[str, typer.Option(metavar="SIZE", help="Block size: 512 to 64M; several with commas.")] = "1M",
+    bs: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="SIZE",
+            help="Block size: 512 to 64M (a chunk: to 1G); several with commas. Default: 1M.",
+            show_default=False,
+        ),
+    ] = None,
     size: Annotated[str, typer.Option(metavar="SIZE", help="Of all files, or of the part that is read.")] = "1G",
     threads: Annotated[
         str, typer.Option(metavar="N", help="Threads, each with its own part of a file; several with commas.")
@@ -167,6 +174,12 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         Optional[int],
         typer.Option(metavar="N", help="kv-cache: tokens of such a chunk. Default: 256.", show_default=False),
     ] = None,
+    tp: Annotated[
+        Optional[int],
+        typer.Option(
+            metavar="N", help="kv-cache: GPUs that share --model; a chunk is one GPU's. Default: 1.", show_default=False
+        ),
+    ] = None,
     compare: Annotated[
         Optional[list[EngineName]],
         typer.Option(help="Then do the same with another engine; may be repeated.", show_default=False),
@@ -200,10 +213,12 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         probe_plot.ready(plot)
     if workload is not None and (sweep or verify or allow_existing or compare):
         raise UsageError("--workload does not go with --sweep, --verify, --allow-existing or --compare")
-    if workload is None and any(given is not None for given in (sessions, rounds, model, chunk_tokens)):
-        raise UsageError("--sessions, --rounds, --model and --chunk-tokens go with --workload kv-cache")
-    if (chunk_tokens is not None) > (model is not None):
-        raise UsageError("--chunk-tokens goes with --model")
+    if workload is None and any(given is not None for given in (sessions, rounds, model, chunk_tokens, tp)):
+        raise UsageError("--sessions, --rounds, --model, --chunk-tokens and --tp go with --workload kv-cache")
+    if model is None and (chunk_tokens is not None or tp is not None):
+        raise UsageError("--chunk-tokens and --tp go with --model")
+    if bs is not None and (sweep or model is not None):
+        raise UsageError(f"--bs: {'--sweep' if sweep else '--model'} says which blocks; give one of the two")
     if mix is not None and rw not in (Rw.rw, Rw.randrw):
         raise UsageError("--mix goes with --rw rw or randrw")
     if gpu is not None and engine is EngineName.posix:
@@ -217,9 +232,9 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         engine=engine.value,
         rw=rw.value,
         read_percent=50 if mix is None else mix,
-        block_bytes=(_chunk_bytes(model, chunk_tokens),)
+        block_bytes=(_chunk_bytes(model, chunk_tokens, tp or 1),)
         if model is not None
-        else tuple(dict.fromkeys(bytes_of(part) for part in bs.split(","))),
+        else tuple(dict.fromkeys(bytes_of(part) for part in (bs or "1M").split(","))),
         size_bytes=bytes_of(size),
         threads=_numbers("--threads", threads),
         iodepth=_numbers("--iodepth", iodepth),
@@ -229,7 +244,7 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         ramp_seconds=ramp,
         rate_bytes=bytes_of(rate) if rate is not None else None,
         repeat=repeat,
-        gpus=None if gpu == "all" else _numbers("--gpu", gpu or "0", "or all"),
+        gpus=() if gpu is None else None if gpu == "all" else _numbers("--gpu", gpu, "or all"),
         numa=numa,
         api=cufile_api.value,
         registered=not unregistered,
@@ -239,6 +254,7 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         destroys=i_know_this_destroys_data,
         strict=require_path not in (None, RouteWanted.compat, RouteWanted.host_direct),
         sweep=sweep,
+        workload="kv-cache" if workload is not None else None,
         sessions=sessions,
         rounds=2 if rounds is None else rounds,
         seed=seed,
@@ -286,8 +302,8 @@ def _with_comparison(request: Request, report: ProbeReport, engines: list[str]) 
     return msgspec.structs.replace(report, comparison=rows, notes=(*report.notes, *notes))
 
 
-def _chunk_bytes(model: str, tokens: int | None) -> int:
-    """A chunk of a model's cache, filled up to whole sectors as direct I/O wants them. Raises InputError, UsageError."""
+def _chunk_bytes(model: str, tokens: int | None, tp: int) -> int:
+    """A chunk of one GPU's part of a model's cache, filled up to whole sectors as direct I/O wants them. Raises InputError, UsageError."""
     from gdsctl.cli.text_files import read_text
     from gdsctl.errors import InputError, UsageError
     from gdsctl.kvcache.model_config import read_model_config
@@ -300,7 +316,7 @@ def _chunk_bytes(model: str, tokens: int | None) -> int:
         attention = read_model_config(read_text(model), "auto")
     except InputError as error:
         raise error.at("<stdin>" if model == "-" else model) from None
-    return -(-size_of_model(attention, 1, Asked(chunk_tokens=wanted)).chunk_bytes // 4096) * 4096
+    return -(-size_of_model(attention, tp, Asked(chunk_tokens=wanted)).chunk_bytes // 4096) * 4096
 
 
 def _numbers(name: str, text: str, more: str = "") -> tuple[int, ...]:

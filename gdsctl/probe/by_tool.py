@@ -94,6 +94,8 @@ def _gpus(request: Request) -> tuple[tuple[int, ...], tuple[str, ...]]:
     try:
         cuda = Cuda()
     except UndecidedError:
+        if request.gpus != ():  # a GPU was named
+            raise
         return (), ()
     wanted = tuple(range(cuda.count)) if request.gpus is None else gpus_wanted(cuda, request.gpus)
     return wanted, tuple(map(cuda.address, wanted))

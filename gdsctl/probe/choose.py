@@ -30,6 +30,11 @@ class _Wish(Record, frozen=True, kw_only=True):
     registered: bool
 
     @property
+    def only_gpu(self) -> bool:
+        """Was a GPU named?"""
+        return self.gpus != ()
+
+    @property
     def only_cufile(self) -> bool:
         """Is something asked of cuFile that no other engine has?"""
         return self.api != "sync" or not self.registered
@@ -45,7 +50,7 @@ def engine(
     api: Api = "sync",
     registered: bool = True,
 ) -> Chosen:
-    """`gpus` None: all; `strict`: cuFile without compat mode; `api`, `registered`: of cuFile, see CufileEngine.
+    """`gpus` None: all, empty: the first, or host memory; `strict`: cuFile without compat mode; `api`, `registered`: of cuFile, see CufileEngine.
 
     Raises UndecidedError where the engine asked for cannot run here; `auto` then takes the next best. Raises UsageError
     for what does not go together.
@@ -70,6 +75,8 @@ def engine(
     try:
         return _on_gpu("bounce", node, wish, f"auto: {no_cufile}")
     except UndecidedError as error:
+        if wish.only_gpu:
+            raise
         no_gpu = str(error).partition(";")[0]
     return Chosen(PosixEngine(iodepth), f"auto: {no_gpu}", ())
 

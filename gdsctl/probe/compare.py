@@ -71,10 +71,10 @@ def arguments(request: Request, report: ProbeReport, engine: str) -> list[str]:
         "rate": request.rate_bytes,
         "repeat": request.repeat,
         "gpu": None
-        if engine == "posix"
+        if engine == "posix" or request.gpus == ()
         else "all"
         if request.gpus is None
-        else ",".join(map(str, request.gpus)) or "0",
+        else ",".join(map(str, request.gpus)),
         "numa": request.numa,
         "cufile-api": request.api if engine in _CUFILE else None,
         "seed": request.seed,
@@ -86,6 +86,9 @@ def arguments(request: Request, report: ProbeReport, engine: str) -> list[str]:
     if engine in _CUFILE and not request.registered:
         flags.append("--unregistered")
     return ["probe", *options, *flags, "--", request.path]
+
+
+_ONCE = "; one run each, which may be chance: --repeat would tell"
 
 
 def _row(mine: ProbeReport, engine: str, other: dict[str, Any]) -> ComparisonRow:
@@ -100,7 +103,8 @@ def _row(mine: ProbeReport, engine: str, other: dict[str, Any]) -> ComparisonRow
         p99_us=other["latency_us"]["p99"],
         verdict=verdict,
         ratio=round(ratio, 4),
-        says=said(mine.path_taken.verdict, engine, ratio, overlap=_overlap(mine, other["spread"])),
+        says=said(mine.path_taken.verdict, engine, ratio, overlap=_overlap(mine, other["spread"]))
+        + ("" if mine.spread is not None else _ONCE),
     )
 
 

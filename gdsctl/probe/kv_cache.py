@@ -78,6 +78,10 @@ class _SessionLane(OneAtATime):
         super().close()
 
 
+_ENOUGH = 100
+"""Requests of which one lies above p99."""
+
+
 class _Shape:
     """Chunks of `chunk_bytes`, dealt to sessions of equal length; chunks that do not make one up are left out."""
 
@@ -93,6 +97,14 @@ class _Shape:
         self.session_bytes = self.chunks // self.sessions * self.chunk_bytes
         require_memory(self.session_bytes)
         self.offsets = range(0, self.sessions * self.session_bytes, self.session_bytes)
+
+
+def _few(rows: Sequence[RequestRow]) -> tuple[str, ...]:
+    """A percentile is the greatest of the values where fewer lie above it than one."""
+    least = min(row.requests for row in rows)
+    if least >= _ENOUGH:
+        return ()
+    return (f"percentiles of as few as {least} request{'s' * (least > 1)} tell little: more --sessions or --rounds",)
 
 
 def probe(request: Request, source: Source, node: Report, *, progress: Progress | None = None) -> ProbeReport:
@@ -154,7 +166,8 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         prediction=predicted(node, mount, (), last.throughput_gbs, to_gpu=False),
         requests=tuple(rows),
         notes=(
-            f"{shape.sessions} sessions of {words(shape.session_bytes)} each, which one request is for",
+            f"{shape.sessions} session{'s' * (shape.sessions > 1)} of {words(shape.session_bytes)}{' each' * (shape.sessions > 1)}, which one request is for",
+            *_few(rows),
             "the figures outside the table are those of its last row",
             *pauses(timed),
         ),

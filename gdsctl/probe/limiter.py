@@ -13,6 +13,7 @@ LimiterName = Literal[
 ]
 
 _NEARLY = 0.9
+_IDLE = 0.7
 _BUSY_CORE = 0.85
 _SMALL = 64 << 10
 _MANY_UNDER_WAY = 16
@@ -113,7 +114,7 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "concurrency", True,
-        lambda h: h.under_way < _MANY_UNDER_WAY and h.busy is not None and h.busy < _NEARLY,
+        lambda h: h.under_way < _MANY_UNDER_WAY and h.busy is not None and h.busy < _IDLE,
         lambda h: f"{h.under_way} block{'s' * (h.under_way > 1)} under way{_busy(h)}: it waited for us",
         "more --threads or --iodepth",
     ),

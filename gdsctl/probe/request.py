@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from gdsctl.errors import RefusedError, UsageError
 from gdsctl.probe.libcufile import Api
@@ -16,7 +16,7 @@ SWEEP = (4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20)
 """Block sizes of a sweep: what fio, gdsio and KV caches are commonly quoted at."""
 SWEEP_SECONDS = 3.0
 
-_SMALLEST, _LARGEST = 512, 64 << 20
+_SMALLEST, _LARGEST, _LARGEST_CHUNK = 512, 64 << 20, 1 << 30
 _MOST_THREADS, _MOST_DEPTH, _MOST_FILES, _MOST_REPEATS, _MOST_CASES = 1024, 4096, 1024, 100, 200
 _MOST_ROUNDS = 1_000_000
 _LONGEST_S = 86400
@@ -61,6 +61,7 @@ class Request(Traffic, frozen=True, kw_only=True):
     destroys: str | None = None
     strict: bool = False
     sweep: bool = False
+    workload: Literal["kv-cache"] | None = None
     sessions: int | None = None
     rounds: int = 2
     seed: int = 0
@@ -80,9 +81,10 @@ class Request(Traffic, frozen=True, kw_only=True):
 
 def check(request: Request) -> None:
     """Raises UsageError for what cannot be run, RefusedError for what memory does not hold."""
+    what, largest, told = ("--bs", _LARGEST, "64M") if request.workload is None else ("a chunk", _LARGEST_CHUNK, "1G")
     for block in request.block_bytes:
-        if not _SMALLEST <= block <= _LARGEST or block % _SMALLEST:
-            raise UsageError(f"--bs must be a multiple of 512 between 512 and 64M, not {block}")
+        if not _SMALLEST <= block <= largest or block % _SMALLEST:
+            raise UsageError(f"{what} must be a multiple of 512 between 512 and {told}, not {block}")
     _within("--threads", request.threads, _MOST_THREADS)
     _within("--iodepth", request.iodepth, _MOST_DEPTH)
     _within("--files", (request.files,), min(_MOST_FILES, *request.threads), "or --threads, if that is less")

@@ -6,7 +6,7 @@ import io
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gdsctl.errors import UsageError
 from gdsctl.probe.report import ProbeReport, SweepRow
@@ -31,7 +31,7 @@ def ready(path: str) -> None:
 
 
 def picture(report: ProbeReport, form: str) -> bytes:
-    """With a sweep: throughput and latency by block size; with a workload: by threads; else the throughput of each second."""
+    """With a sweep: throughput and latency by what was varied; with a workload: by threads; else the throughput of each second."""
     import matplotlib as mpl
 
     mpl.use("agg")
@@ -43,7 +43,10 @@ def picture(report: ProbeReport, form: str) -> bytes:
         figure = draw(plt, report)
         # A dollar sign would begin a formula: names of files are told as they are.
         figure.suptitle(
-            safe(f"gdsctl probe {report.path}: {report.rw}, {report.engine}").replace("$", r"\$"), fontsize=10
+            safe(
+                f"gdsctl probe {report.path}: {'kv-cache' if report.requests else report.rw}, {report.engine}"
+            ).replace("$", r"\$"),
+            fontsize=10,
         )
         stream = io.BytesIO()
         figure.savefig(stream, format=form, metadata={"Date": None} if form == "svg" else None)
@@ -59,16 +62,33 @@ def _axes(pyplot: Any, *titles: str) -> tuple[Any, Sequence[Any]]:
     return figure, axes[0]
 
 
+class _Dimension(NamedTuple):
+    """Of a sweep: `name` under an axis, `of` a row, `told` on a tick or in the legend."""
+
+    name: str
+    of: Callable[[SweepRow], int]
+    tick: Callable[[int], str]
+    told: Callable[[int], str]
+
+
+_DIMENSIONS = (
+    _Dimension("block", lambda row: row.block_bytes, words, words),
+    _Dimension("threads", lambda row: row.threads, str, lambda n: f"{n} thread{'s' * (n > 1)}"),
+    _Dimension("blocks under way in each thread", lambda row: row.iodepth, str, lambda n: f"{n} deep"),
+)
+
+
 def _sweep(pyplot: Any, report: ProbeReport) -> Any:
+    """Along the axis goes what has the most values; a line for each combination of the others."""
     figure, (left, right) = _axes(pyplot, "throughput, GB/s", "latency, us: p50 (line), p99 (dots)")
-    blocks = sorted({row.block_bytes for row in report.sweep})
-    shapes = sorted({(row.threads, row.iodepth) for row in report.sweep})
+    along = max(_DIMENSIONS, key=lambda dimension: len({dimension.of(row) for row in report.sweep}))
+    others = [dimension for dimension in _DIMENSIONS if dimension is not along]
+    ticks = sorted({along.of(row) for row in report.sweep})
+    shapes = sorted({tuple(other.of(row) for other in others) for row in report.sweep})
     for colour, shape in zip(itertools.cycle(_COLOURS), shapes, strict=False):
-        rows = sorted(
-            (row for row in report.sweep if (row.threads, row.iodepth) == shape), key=lambda row: row.block_bytes
-        )
-        at = [blocks.index(row.block_bytes) for row in rows]
-        name = f"{shape[0]} thread{'s' * (shape[0] > 1)}, {shape[1]} deep"
+        rows = sorted((row for row in report.sweep if tuple(other.of(row) for other in others) == shape), key=along.of)
+        at = [ticks.index(along.of(row)) for row in rows]
+        name = ", ".join(other.told(value) for other, value in zip(others, shape, strict=True))
         left.plot(at, [row.throughput_gbs for row in rows], marker="o", color=colour, label=name)
         _spread(left, at, rows, colour)
         right.plot(at, [row.latency_us.p50 for row in rows], color=colour)
@@ -78,8 +98,8 @@ def _sweep(pyplot: Any, report: ProbeReport) -> Any:
     left.set_ylim(bottom=0)
     left.legend(fontsize=8)
     for axis in (left, right):
-        axis.set_xticks(range(len(blocks)), list(map(words, blocks)), fontsize=8)
-        axis.set_xlabel("block")
+        axis.set_xticks(range(len(ticks)), list(map(along.tick, ticks)), fontsize=8)
+        axis.set_xlabel(along.name)
     return figure
 
 
@@ -90,7 +110,7 @@ def _spread(axis: Any, at: Sequence[int], rows: Sequence[SweepRow], colour: str)
 
 
 def _requests(pyplot: Any, report: ProbeReport) -> Any:
-    figure, (left, right) = _axes(pyplot, "throughput, GB/s", "request latency, ms: p50, p90, p99")
+    figure, (left, right) = _axes(pyplot, "throughput, GB/s", "request latency, ms: p50 -, p90 - -, p99 ...")
     percentiles: tuple[tuple[str, Callable[[Any], float]], ...] = (
         ("-", lambda latency: latency.p50),
         ("--", lambda latency: latency.p90),

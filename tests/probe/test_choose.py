@@ -63,6 +63,15 @@ def test_auto_takes_no_engine_that_cannot_do_what_is_demanded(
 
 def test_auto_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "Cuda", NoDriver)
-    found = chosen("auto")
+    found = chosen("auto", gpus=())
     assert (found.engine.name, found.gpus, found.addresses) == ("posix", (), ())
     assert found.because == "auto: no CUDA driver here (libcuda.so.1)"
+
+
+@pytest.mark.parametrize("gpus", [(0,), (1, 0), None])
+def test_a_gpu_that_was_named_is_not_replaced_by_host_memory(
+    monkeypatch: pytest.MonkeyPatch, gpus: tuple[int, ...] | None
+) -> None:
+    monkeypatch.setattr(cuda, "Cuda", NoDriver)
+    with pytest.raises(UndecidedError, match="no CUDA driver here"):
+        chosen("auto", gpus=gpus)

@@ -128,8 +128,19 @@ def test_the_workload_kv_cache(folder: Path) -> None:
     assert os.listdir(folder) == []
 
 
-def test_chunks_of_a_model(folder: Path) -> None:
-    """2 layers x 2 (K and V) x 8 heads x 128 x 2 bytes = 8192 bytes a token; 100 tokens are 200 sectors of 4096."""
+@pytest.mark.parametrize(
+    ("more", "chunk", "files"),
+    [
+        (("--chunk-tokens", "100"), 819200, 5),
+        (("--chunk-tokens", "200", "--tp", "2"), 819200, 5),
+        (("--chunk-tokens", "10240", "--size", "160M"), 80 << 20, 2),
+    ],
+)
+def test_chunks_of_a_model(folder: Path, more: tuple[str, ...], chunk: int, files: int) -> None:
+    """2 layers x 2 (K and V) x 8 heads x 128 x 2 bytes = 8192 bytes a token; 100 tokens are 200 sectors of 4096.
+
+    Of two GPUs each keeps four of the heads.
+    """
     config = folder / "config.json"
     config.write_text(
         json.dumps(
@@ -146,12 +157,13 @@ def test_chunks_of_a_model(folder: Path) -> None:
         )
     )
     done = gdsctl(
-        *(folder, "--size", "4M", "--workload", "kv-cache", "--model", config, "--chunk-tokens", "100"),
-        *("--threads", "2", "--format", "json"),
+        *(folder, "--size", "4M", "--workload", "kv-cache", "--model", config, "--threads", "2"),
+        *("--format", "json", *more),
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert (found["block_bytes"], found["files"]) == (819200, 5)
+    assert (found["block_bytes"], found["files"]) == (chunk, files)
+    assert "percentiles of as few as 1 request tell little" in found["notes"][1]
     assert {row["threads"] for row in found["requests"]} == {2}
 
 
@@ -257,6 +269,9 @@ def test_a_picture_that_cannot_be_drawn_is_refused_first(folder: Path) -> None:
         ["--rw", "scribble"],
         ["--workload", "kv-cache", "--sweep"],
         ["--workload", "kv-cache", "--rw", "rw"],
+        ["--workload", "kv-cache", "--bs", "2G"],
+        ["--workload", "kv-cache", "--tp", "2"],
+        ["--sweep", "--bs", "4k"],
         ["--workload", "kv-cache", "--sessions", "2000"],
         ["--workload", "kv-cache", "--rounds", "0"],
         ["--workload", "kv-cache", "--chunk-tokens", "7"],
