@@ -49,12 +49,13 @@ class Setting(Record, frozen=True, kw_only=True):
 class CufilePlan(Record, frozen=True, kw_only=True):
     """`settings`: in the key table's order; `told`: sentences on choices and on what the installed files lose.
 
-    `static`: the file that the settings may name.
+    `packaged`: where NVIDIA's own file differs from what is in force; `static`: the file that the settings may name.
     """
 
     settings: tuple[Setting, ...]
     static: StaticRouting
     told: tuple[str, ...] = ()
+    packaged: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
 
     @property
@@ -136,6 +137,7 @@ class _Draft:
         self.release = context.release
         self.settings: dict[str, Setting] = {}
         self.told: list[str] = []
+        self.packaged: list[str] = []
         self.unwritten: list[str] = []
         self.static = StaticRouting(devices={})
         self._stored = _stored(context)
@@ -171,7 +173,7 @@ class _Draft:
             why = "written beside posix_pool_slab_count: lists of unequal length abort the process"
             self.put(_SIZES, self._value(_SIZES), why)
         if unlike:
-            self.told.append(
+            self.packaged.append(
                 f"the cufile.json of NVIDIA's package has {', '.join(unlike)}: pin under tuning what you want of it"
             )
 
@@ -358,7 +360,13 @@ class _Draft:
 
     def plan(self) -> CufilePlan:
         ordered = tuple(self.settings[row.key] for row in all_keys() if row.key in self.settings)
-        plan = CufilePlan(settings=ordered, static=self.static, told=tuple(self.told), unwritten=tuple(self.unwritten))
+        plan = CufilePlan(
+            settings=ordered,
+            static=self.static,
+            told=tuple(self.told),
+            packaged=tuple(self.packaged),
+            unwritten=tuple(self.unwritten),
+        )
         self._refuse_wrong_pins(plan)
         return plan
 

@@ -230,6 +230,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
             *(item.because for item in judged if item.idle),
             *_notes(context, outcome.file, outcome.modules, wishes),
             *fabrics.told,
+            *(() if idle else outcome.file.packaged),
         ),
         findings=now.assessment.findings,
     )
