@@ -177,8 +177,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
             outcome = msgspec.structs.replace(outcome, judged=_blaming(outcome.judged, trial.judged, told))
     elif mode == "compat" and (now.intent.mode == "compat" or _all_compat(context)) and context.mounts and context.gpus:
         remarks = (
-            "mode compat: no direct path is there to be kept off, so properties.force_compat_mode is not written; plan "
-            "again after a change of modules or drivers",
+            "mode compat: no direct path is there, so properties.force_compat_mode is not written; plan again after a change",
         )
         if _may_go_direct(context, outcome):
             outcome = _outcome(context, mode, wishes, forced=True)
