@@ -5,12 +5,10 @@ from __future__ import annotations
 from gdsctl.emit.comment import comment
 from gdsctl.plan.desired import Plan
 from gdsctl.plan.documents import Artifact
-from gdsctl.plan.mounts import MountPlan
+from gdsctl.plan.mounts import MountPlan, read_from_fstab
 
 PATH = "/etc/nfsmount.conf.d/gdsctl.conf"
-_GENERIC = frozenset(
-    {"rw", "ro", "relatime", "noatime", "nodiratime", "nosuid", "nodev", "noexec", "sync", "defaults", "_netdev"}
-)
+_GENERIC = frozenset({"rw", "ro", "relatime", "noatime", "nodiratime", "nosuid", "nodev", "noexec", "sync"})
 _NAMES = {"vers": "Nfsvers", "proto": "Proto", "port": "Port"}
 
 
@@ -35,7 +33,7 @@ def emit(plan: Plan) -> Artifact:
         reasons[str(len(lines))] = wish.why
         for option in wish.options:
             name, _, value = option.partition("=")
-            if name not in _GENERIC:
+            if name not in _GENERIC and not read_from_fstab(name):
                 lines.append(f"{_NAMES.get(name, name)}={value or 'True'}")
     if not lines:
         lines = [comment("no NFS mount to set options for")]

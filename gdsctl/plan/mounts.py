@@ -56,6 +56,11 @@ _NFS_RDMA_PORT = "20049"  # IANA nfsrdma
 _VAST_FLOOR = 8  # VAST NFS client documentation: about 2 connections per 100 Gb/s over RDMA, at least 8
 
 
+def read_from_fstab(name: str) -> bool:
+    """Is this option for whoever reads fstab, and of no file system?"""
+    return name in _READ_FROM_FSTAB or name.startswith("x-")
+
+
 class InFstab(Record, frozen=True, kw_only=True):
     """What /etc/fstab says of a mount. `known` false: it was not captured; `entry` None: it has no line there.
 
@@ -207,7 +212,7 @@ def _merged(options: tuple[str, ...], plan: MountPlan) -> tuple[str, ...]:
 def _is_shown(name: str, row: filesystems.Filesystem | None) -> bool:
     """Does the mount table tell whether an option is set?"""
     unshown = row.unshown_options if row is not None else ()
-    return name not in _READ_FROM_FSTAB and not name.startswith("x-") and name.partition(":")[0] not in unshown
+    return not read_from_fstab(name) and name.partition(":")[0] not in unshown
 
 
 def _name(option: str) -> str:

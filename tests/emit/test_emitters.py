@@ -241,6 +241,16 @@ def test_nfsmount_conf() -> None:
     assert lines(text("nfsmount.conf", quote)) == []
 
 
+def test_nfsmount_conf_has_no_options_of_fstab_only() -> None:
+    """mount.nfs reads the file, and refuses what it does not know: nfs(5) has neither nofail nor x-..."""
+    new = hostile("/mnt/new")
+    (mount,) = (mount for mount in new.mounts if mount.target == "/mnt/new/nfs")
+    assert {"nofail", "_netdev"} <= set(mount.options)
+    found = lines(text("nfsmount.conf", new))
+    assert "Proto=rdma" in found
+    assert not [line for line in found if line.startswith(("nofail", "_netdev", "x-"))]
+
+
 def test_choosing() -> None:
     assert [row.kind for row in emit.chosen(["fstab", "cufile.json"])] == ["cufile.json", "fstab"]
     assert [row.kind for row in emit.chosen(["all"])] == list(emit.EMITTERS)
