@@ -243,11 +243,16 @@ def test_nfsmount_conf() -> None:
 
 def test_nfsmount_conf_has_no_options_of_fstab_only() -> None:
     """mount.nfs reads the file, and refuses what it does not know: nfs(5) has neither nofail nor x-..."""
-    new = hostile("/mnt/new")
-    (mount,) = (mount for mount in new.mounts if mount.target == "/mnt/new/nfs")
-    assert {"nofail", "_netdev"} <= set(mount.options)
+    pinned: dict[str, str | int | bool] = {
+        "nofail": True,
+        "_netdev": True,
+        "x-systemd.mount-timeout": "30",
+        "hard": True,
+    }
+    nfs = MountIntent(target="/mnt/nfs", source="server:/e", type="nfs", transport="rdma", options=pinned)
+    new = plan(assess(local()), Wanted(intent=Intent(mounts=(nfs,)), path="i"))
     found = lines(text("nfsmount.conf", new))
-    assert "Proto=rdma" in found
+    assert {"Proto=rdma", "hard=True"} <= set(found)
     assert not [line for line in found if line.startswith(("nofail", "_netdev", "x-"))]
 
 
