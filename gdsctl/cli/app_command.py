@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Optional
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from gdsctl.cli.messages import say
 from gdsctl.cli.options import Format, Formatted, NoColor, Output, Snapshot, Verbose
 from gdsctl.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from gdsctl.kvcache.launch import Container
+    from gdsctl.kvcache.on_node import Lack, Lacking
+    from gdsctl.model.node import Node
 
 
 def app(  # noqa: PLR0917 -- options, named on the command line
@@ -41,11 +47,15 @@ def app(  # noqa: PLR0917 -- options, named on the command line
 ) -> int:
     """Does this KV-cache configuration move bytes between GPU and storage at all, and what is wrong with it?
 
-    With --snapshot or --live also: does it on that node? Exit code 0 where nothing is wrong, 1 where something is,
-    3 where it cannot be told, 4 where a file configures nothing that is known.
+    With --snapshot or --live also: does it on that node? FAIL (exit code 1): a finding is an error, such as a
+    configuration that asks for GDS and does not get it, or a container that lacks what a direct path needs. UNKNOWN (3): it
+    cannot be told. PASS (0): all else, so also a configuration that goes through host memory and claims nothing else.
+    Exit code 4: a file configures nothing that is known.
     """
     from gdsctl import pipeline
+    from gdsctl.assess.assessment import assess
     from gdsctl.cli.text_files import read_text
+    from gdsctl.collect.node import collect
     from gdsctl.kvcache.app import judge
     from gdsctl.kvcache.findings import Sized
     from gdsctl.kvcache.model_config import read_model_config
@@ -65,8 +75,11 @@ def app(  # noqa: PLR0917 -- options, named on the command line
         if tp is not None:
             sized.attention.check_tp(tp)
     texts = [("<stdin>" if path == "-" else path, _text(path)) for path in dict.fromkeys(files)]
-    node = pipeline.inspect(open_source(snapshot)) if live or snapshot is not None else None
-    report = judge(texts, tool=pipeline.tool(), node=node, model=sized, strict=strict, look=_beside)
+    node = lacks = None
+    if live or snapshot is not None:
+        assessment = assess(collect(open_source(snapshot)))
+        node, lacks = pipeline.report(assessment), lacking(assessment.node)
+    report = judge(texts, tool=pipeline.tool(), node=node, model=sized, strict=strict, look=_beside, lacking=lacks)
     if format is Format.table:
         from gdsctl.render import app_report, terminal
 
@@ -81,7 +94,33 @@ def app(  # noqa: PLR0917 -- options, named on the command line
                     reasons.append(edge.because)
                 for reason in reasons:
                     say(f"unknown: {stack.source}: {reason}")
+        for found in report.findings:
+            if found.id == "app.pod-lacks":
+                say(f"unknown: {found.subject}: {found.message}")
     return {"pass": 0, "fail": 1, "unknown": 3}[report.verdict]
+
+
+def lacking(node: Node) -> Lacking:
+    """What a container lacks on this node: all that `gdsctl verify --container` holds against it, by the same rules."""
+    from gdsctl.assess.assessment import assess
+    from gdsctl.container.boxed import given
+    from gdsctl.container.inside import inside
+    from gdsctl.kvcache.on_node import Lack
+    from gdsctl.plan import demand
+    from gdsctl.plan.containers import PROFILE
+
+    asked = {one.finding for one in demand.of_profile(PROFILE) if isinstance(one, demand.FreeOf)}
+
+    def of(box: Container, mounts: Mapping[str, str]) -> Iterator[Lack]:
+        verdicts = assess(inside(node, given(box, mounts))).verdicts
+        for judged in verdicts.judged:
+            if judged.finding.id in asked and judged.finding.id.startswith("container."):
+                yield Lack(id=judged.finding.id, what=judged.finding.message, certain=True)
+        for open_ in verdicts.undecided:
+            if open_.id in asked:
+                yield Lack(id=open_.id, what=open_.cannot.fact, certain=False)
+
+    return of
 
 
 _LARGEST_BESIDE = 1 << 20
@@ -94,7 +133,7 @@ def _text(path: str) -> str:
 
     try:
         return read_text(path)
-    except InputError as error:
+    except InputError:
         seems = None
         if path.startswith("example:"):
             seems = f"a node, not a file: use `gdsctl app FILE --snapshot {path}`"

@@ -107,7 +107,7 @@ def _ipc_lock(capabilities: list[str]) -> bool:
     return any(name.upper().removeprefix("CAP_") in ("IPC_LOCK", "ALL") for name in capabilities)
 
 
-def _visible(env: dict[str, str]) -> bool | None:
+def visible(env: dict[str, str]) -> bool | None:
     """NVIDIA_VISIBLE_DEVICES: does it ask for GPUs? None where it is not set."""
     value = env.get("NVIDIA_VISIBLE_DEVICES")
     return None if value is None else value not in ("", "void", "none")
@@ -163,7 +163,7 @@ def _inspected(item: Item, path: str) -> Given:
         devices=tuple(filter(None, devices)),
         env=env,
         cdi=tuple(cdi),
-        gpus=True if asked else _through_runtime(toolkit, _visible(env)),
+        gpus=True if asked else through_runtime(toolkit, visible(env)),
         toolkit=toolkit,
         plugin=bool(cdi),
         rdma_plugin=bool(cdi),
@@ -175,11 +175,11 @@ def _inspected(item: Item, path: str) -> Given:
     )
 
 
-def _through_runtime(toolkit: bool | None, visible: bool | None) -> bool | None:
+def through_runtime(toolkit: bool | None, asks: bool | None) -> bool | None:
     """Without a request for devices GPUs come by NVIDIA's runtime and the environment alone."""
-    if toolkit is False or visible is False:
+    if toolkit is False or asks is False:
         return False
-    return True if toolkit and visible else None
+    return True if toolkit and asks else None
 
 
 def _is_cdi(name: str) -> bool:
@@ -276,7 +276,7 @@ def _oci(item: Item, path: str) -> Given:
         binds=tuple(binds),
         devices=tuple(filter(None, devices)),
         env=env,
-        gpus=True if given or (hooked and _visible(env)) else None if _visible(env) else False,
+        gpus=True if given or (hooked and visible(env)) else None if visible(env) else False,
         toolkit=None,
         ipc_lock=_ipc_lock(_texts(capabilities.get("effective") if capabilities is not None else None)),
         memlock_bytes=_limit(limits["RLIMIT_MEMLOCK"].word("soft")) if "RLIMIT_MEMLOCK" in limits else None,
@@ -369,7 +369,7 @@ def _compose(name: str, service: Item, path: str) -> Given:
         devices=tuple(filter(None, devices)),
         env=env,
         cdi=tuple(cdi),
-        gpus=True if asked else _through_runtime(toolkit, _visible(env)),
+        gpus=True if asked else through_runtime(toolkit, visible(env)),
         toolkit=toolkit,
         plugin=bool(cdi),
         rdma_plugin=bool(cdi),
@@ -437,7 +437,7 @@ def _pod_container(container: Item, spec: Item, pod: str, path: str, claims: dic
     claimed = bool(container.list("resources", "claims"))
     gpus = any(_GPU_RESOURCE.match(name) for name in asked)
     others = [name for name in asked if not _GPU_RESOURCE.match(name)]
-    visible = _visible(env)
+    asks = visible(env)
     return Given(
         name=f"{pod}/{container.word('name') or '?'}".lstrip("/")[:200],
         kind="kubernetes",
@@ -446,7 +446,7 @@ def _pod_container(container: Item, spec: Item, pod: str, path: str, claims: dic
         image=container.word("image"),
         binds=binds,
         env=env,
-        gpus=True if gpus else False if visible is False else None,
+        gpus=True if gpus else False if asks is False else None,
         toolkit=None,
         plugin=gpus or claimed,
         rdma_plugin=gpus or claimed or bool(others),

@@ -25,6 +25,8 @@ class Story(Record, frozen=True, kw_only=True):
 
 
 class _Row(Record, frozen=True, kw_only=True):
+    """`remedy_for`: software, or kind of container -> what to change there, where that is not `remedy`."""
+
     id: str
     severity: Severity
     problem: str
@@ -33,6 +35,18 @@ class _Row(Record, frozen=True, kw_only=True):
     remedy: str
     source: str
     not_to_conclude: str = ""
+    remedy_for: dict[str, str] = {}
+
+
+@functools.cache
+def _rows() -> tuple[_Row, ...]:
+    return load("app_findings.toml", dict[str, tuple[_Row, ...]])["finding"]
+
+
+def remedy_for(id_: str, user: str) -> Remedy | None:
+    """What one software's, or one kind of container's, user changes. None: what the story says holds for all."""
+    texts = next(row.remedy_for for row in _rows() if row.id == id_)
+    return Remedy(text=texts[user]) if user in texts else None
 
 
 @functools.cache
@@ -49,5 +63,5 @@ def stories() -> dict[str, Story]:
             source=row.source,
             not_to_conclude=row.not_to_conclude,
         )
-        for row in load("app_findings.toml", dict[str, tuple[_Row, ...]])["finding"]
+        for row in _rows()
     }

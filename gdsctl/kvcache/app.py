@@ -12,7 +12,7 @@ from gdsctl.kvcache.beside import Beside, Look
 from gdsctl.kvcache.findings import App, Sized, findings, graver_first
 from gdsctl.kvcache.launch import Found, claims
 from gdsctl.kvcache.model_config import read_model_config
-from gdsctl.kvcache.on_node import on_node
+from gdsctl.kvcache.on_node import Lacking, on_node
 from gdsctl.kvcache.read import read
 from gdsctl.kvcache.recognise import recognise_all
 from gdsctl.kvcache.stack import Draft, Stack
@@ -26,7 +26,8 @@ class AppReport(Record, frozen=True, kw_only=True):
     """`node`: where the routes come from, None where no node was looked at.
 
     `unread`: what the files name and nobody gave, as FILE:LINE: NAME; `followed`: files that were not given but that lie beside
-    one that names them, with where; `idle`: given manifests that start nothing and that no other names. `verdict`: fail where a finding is an error, unknown where it cannot be told whether GDS can help, else pass.
+    one that names them, with where; `idle`: given manifests that start nothing and that no other names. `verdict`: fail where a finding is an error, unknown where it cannot be told whether GDS can help, or whether
+    a container is given what a direct path needs, else pass.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -48,8 +49,10 @@ def judge(
     model: Sized | None = None,
     strict: bool = False,
     look: Look | None = None,
+    lacking: Lacking | None = None,
 ) -> AppReport:
-    """`files`: (path, text), all of one application; `look`: finds what lies beside one of them. Pure but for that.
+    """`files`: (path, text), all of one application; `look`: finds what lies beside one of them; `lacking`: what a container on
+    the node lacks (gdsctl.container.boxed). Pure but for those.
 
     Raises InputError for a file that is broken, and for one in which nothing is recognised.
     """
@@ -104,7 +107,7 @@ def judge(
     )
     told = findings(app)
     if node is not None:
-        unique, more = on_node(unique, node, claims(found.storage))
+        unique, more = on_node(unique, node, claims(found.storage), lacking)
         told = (*more, *told)
     told = graver_first(told)
     stacks = tuple(draft.stack for draft in unique)
@@ -142,6 +145,8 @@ def _verdict(
     failing = {"critical", "error"} | ({"warning"} if strict else set())
     if any(finding.severity in failing for finding in told):
         return "fail"
+    if any(finding.id == "app.pod-lacks" for finding in told):  # a warning: what is not seen to be there
+        return "unknown"
     edges = [edge for stack in stacks for edge in stack.edges]
     undecided = any(route.route == "unknown" for edge in edges for route in edge.routes or ())
     return "unknown" if undecided or any(edge.gds_helps == "unknown" for edge in edges) else "pass"

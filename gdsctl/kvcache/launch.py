@@ -40,7 +40,10 @@ class Volume(Record, frozen=True, kw_only=True):
 
 
 class Container(Record, frozen=True, kw_only=True):
-    """`capabilities`: added; `devices`: host paths; `resources`: names that are asked for (nvidia.com/gpu, ...)."""
+    """`capabilities`: added; `devices`: host paths or CDI names; `resources`: names that are asked for (nvidia.com/gpu, ...).
+
+    `toolkit`: does NVIDIA's runtime start it, None: not said; `env`: of its program, where that bears on GDS.
+    """
 
     name: str
     kind: str
@@ -52,6 +55,8 @@ class Container(Record, frozen=True, kw_only=True):
     memlock_unlimited: bool = False
     host_network: bool = False
     resources: tuple[str, ...] = ()
+    toolkit: bool | None = None
+    env: dict[str, str] = {}
     place: Place
 
 

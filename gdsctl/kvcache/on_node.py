@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from gdsctl.data.app_findings import remedy_for
 from gdsctl.kvcache.findings import finding, seen
 from gdsctl.kvcache.launch import Claim, Container, Volume
 from gdsctl.kvcache.stack import Draft, Edge, EdgeRoute
 from gdsctl.model.devices import Mount
-from gdsctl.model.judgement import Evidence, Finding, Route
+from gdsctl.model.judgement import Evidence, Finding, Route, Severity
 from gdsctl.model.node import Report
+from gdsctl.record import Record
 
+
+class Lack(Record, frozen=True, kw_only=True):
+    """What a container lacks, by the rule of the node that asks for it. `certain`: False where the files do not show it."""
+
+    id: str
+    what: str
+    certain: bool
+
+
+# Of a container, and path in it -> mount of the node for the volumes that count.
+Lacking = Callable[[Container, Mapping[str, str]], Iterable[Lack]]
+_LACKING: dict[str, Severity] = {"lacks": "error", "is not seen to have": "warning"}
 _DIRECT = ("nvidia-fs", "p2pdma", "c2c", "rdma")
 
 
 def on_node(
-    drafts: tuple[Draft, ...], node: Report, claims: Mapping[str, Claim]
+    drafts: tuple[Draft, ...], node: Report, claims: Mapping[str, Claim], lacking: Lacking | None = None
 ) -> tuple[tuple[Draft, ...], tuple[Finding, ...]]:
     """The drafts with routes on their edges, and what keeps them from going direct. `claims`: by name."""
     changed: list[Draft] = []
@@ -31,7 +45,8 @@ def on_node(
         draft = msgspec.structs.replace(draft, stack=stack)  # noqa: PLW2901 -- the same draft, with what is now known
         changed.append(draft)
         told += _not_direct(draft, node)
-        told += _lacks(draft, node)
+        if lacking is not None:
+            told += _lacks(draft, lacking)
     return tuple(changed), tuple(told)
 
 
@@ -61,9 +76,7 @@ def _mount(draft: Draft, path: str | None, node: Report, claims: Mapping[str, Cl
         return None, "the path is not said" if path is None else f"{path} is not a path on the node"
     host: str | None = path
     if draft.box is not None:
-        inner = max(
-            (v for v in draft.box.volumes if _holds(v.path, path)), key=lambda volume: len(volume.path), default=None
-        )
+        inner = _volume(draft.box, path)
         if inner is None and draft.box.kind == "image":
             return (
                 None,
@@ -86,6 +99,10 @@ def _mount(draft: Draft, path: str | None, node: Report, claims: Mapping[str, Cl
     if not holding:
         return None, f"no mount of the node that could hold data has {host} below it"
     return max(holding, key=len), ""
+
+
+def _volume(box: Container, path: str) -> Volume | None:
+    return max((v for v in box.volumes if _holds(v.path, path)), key=lambda volume: len(volume.path), default=None)
 
 
 def _of_the_kubelet(volume: Volume, claim: Claim | None, node: Report) -> str | None:
@@ -141,41 +158,29 @@ def _plain(route: EdgeRoute) -> str:
     return route.because.removeprefix(f"{route.route}, ").removeprefix("because ")
 
 
-def _lacks(draft: Draft, node: Report) -> Iterator[Finding]:
-    """What a direct route needs in a container and this one is not seen to have."""
+def _lacks(draft: Draft, lacking: Lacking) -> Iterator[Finding]:
+    """What a direct route needs in a container and this one is not given, or not seen to be given."""
     box = draft.box
-    routes = [route for edge in draft.stack.edges for route in edge.routes or () if route.route in _DIRECT]
-    if box is None or box.kind == "image" or not routes or box.privileged:
+    mounts = {
+        volume.path: route.mount
+        for edge in draft.stack.edges
+        for route in edge.routes or ()
+        if box is not None and edge.path is not None and route.mount is not None and route.route in _DIRECT
+        for volume in [_volume(box, edge.path)]
+        if volume is not None
+    }
+    if box is None or box.kind == "image" or not mounts:
         return
-    over_rdma = any(m.backing.transport == "rdma" for m in node.mounts if any(r.mount == m.target for r in routes))
-    needs = _needs(box, nvidia_fs=any(r.route == "nvidia-fs" for r in routes), over_rdma=over_rdma)
-    missing = [what for what, there in needs if not there]
-    if missing:
-        yield finding(
-            "app.pod-lacks",
-            box.place,
-            f"the {box.kind} container {box.name} does not mount or ask for: {'; '.join(missing)}",
-            seen("volumes", ", ".join(volume.path for volume in box.volumes) or "none", box.place),
-            severity="warning" if box.kind == "kubernetes" else "error",  # a device plugin may add them unseen
-        )
-
-
-def _needs(box: Container, *, nvidia_fs: bool, over_rdma: bool) -> Iterator[tuple[str, bool]]:
-    paths = [volume.path for volume in box.volumes]
-
-    def mounted(path: str) -> bool:
-        return any(_holds(folder, path) for folder in paths if folder != "/")
-
-    def given(device: str) -> bool:
-        return any(found.startswith(device) for found in (*box.devices, *paths))
-
-    yield "/run/udev", mounted("/run/udev")
-    cufile = mounted("/etc/cufile.json") or any("cufile" in path for path in paths)
-    yield "/etc/cufile.json (or a file that CUFILE_ENV_PATH_JSON names)", cufile
-    if nvidia_fs:
-        yield "/dev/nvidia-fs*", given("/dev/nvidia-fs") or mounted("/dev/nvidia-fs0")
-    if over_rdma:
-        plugin = any("rdma" in name or name == "claim" for name in box.resources)
-        yield "/dev/infiniband", plugin or given("/dev/infiniband") or mounted("/dev/infiniband/uverbs0")
-        yield "memory that may be locked (IPC_LOCK, memlock)", box.memlock_unlimited or "IPC_LOCK" in box.capabilities
-    yield "a GPU", any("gpu" in name or name == "claim" for name in box.resources)
+    told = tuple(lacking(box, mounts))
+    for words, severity in _LACKING.items():
+        some = [lack for lack in told if lack.certain is (severity == "error")]
+        if some:
+            yield finding(
+                "app.pod-lacks",
+                box.place,
+                f"the {box.kind} container {box.name} {words} what {', '.join(mounts)} needs: "
+                + "; ".join(lack.what for lack in some),
+                tuple(Evidence(fact=lack.id, value=lack.what, source=str(box.place)) for lack in some),
+                severity=severity,
+                remedy=remedy_for("app.pod-lacks", box.kind),
+            )

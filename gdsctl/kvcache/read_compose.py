@@ -244,7 +244,8 @@ def _box(name: str, service: _Service, place: Place, configs: Mapping[str, str |
     gpus = service.get("deploy", "resources", "reservations", "devices") or service.get("gpus")
     memlock = service.get("ulimits", "memlock")
     unlimited = memlock is not None and "-1" in (memlock.text, memlock.word("soft"), memlock.word("hard"))
-    nvidia = service.word("runtime") == "nvidia" or any("nvidia.com/gpu" in device for device in devices)
+    runtime = service.word("runtime")
+    nvidia = any("nvidia.com/gpu" in device for device in devices)
     return Container(
         name=name,
         kind="compose",
@@ -256,5 +257,6 @@ def _box(name: str, service: _Service, place: Place, configs: Mapping[str, str |
         memlock_unlimited=unlimited,
         host_network=service.word("network_mode") == "host",
         resources=("gpu",) if gpus is not None or nvidia else (),
+        toolkit=None if runtime is None else "nvidia" in runtime,
         place=place.at(service.line),
     )

@@ -25,7 +25,7 @@ def read_inspected(item: Item, place: Place, beside: Beside) -> Found:
         path = item.get("Path")
         if not words and path is not None and path.text:
             words = [Word(text=path.text, line=path.line), *_words(item.get("Args"))]
-        box = _docker_box(item, place, env)
+        box = _docker_box(item, place)
     else:
         words = _words(item.get("process", "args"))
         box = _oci_box(item, place)
@@ -52,7 +52,7 @@ def _environment(entries: list[Item]) -> dict[str, Word]:
     return found
 
 
-def _docker_box(item: Item, place: Place, env: dict[str, Word]) -> Container:
+def _docker_box(item: Item, place: Place) -> Container:
     host = item.get("HostConfig")
     volumes = [volume(entry.text) for entry in item.list("HostConfig", "Binds") if entry.text]
     for entry in (*item.list("Mounts"), *item.list("HostConfig", "Mounts")):
@@ -71,7 +71,7 @@ def _docker_box(item: Item, place: Place, env: dict[str, Word]) -> Container:
         for r in item.list("HostConfig", "DeviceRequests")
         for e in r.list("DeviceIDs")
     )
-    runtime = item.word("HostConfig", "Runtime") == "nvidia" and env.get("NVIDIA_VISIBLE_DEVICES") is not None
+    runtime = item.word("HostConfig", "Runtime")
     memlock = [
         limit.word("Soft")
         for limit in item.list("HostConfig", "Ulimits")
@@ -92,7 +92,8 @@ def _docker_box(item: Item, place: Place, env: dict[str, Word]) -> Container:
         ),
         memlock_unlimited="-1" in memlock,
         host_network=item.word("HostConfig", "NetworkMode") == "host",
-        resources=("gpu",) if "gpu" in asked or cdi or runtime else (),
+        resources=("gpu",) if "gpu" in asked or cdi else (),
+        toolkit=None if runtime is None else "nvidia" in runtime,
         place=place.at(item.line),
     )
 

@@ -474,6 +474,7 @@ def _docker(
         given.setdefault(name, []).append(value)
         index += 1
     image = words[index].text if index < len(words) else None
+    runtime = given["--runtime"][-1] if "--runtime" in given else None
     box = Container(
         name=(given.get("--name") or [""])[0],
         kind="docker",
@@ -484,7 +485,10 @@ def _docker(
         capabilities=tuple(given.get("--cap-add", ())),
         memlock_unlimited=any(text.replace(" ", "").startswith("memlock=-1") for text in given.get("--ulimit", ())),
         host_network="host" in (*given.get("--network", ()), *given.get("--net", ())),
-        resources=("gpu",) if "--gpus" in given else (),
+        resources=("gpu",)
+        if "--gpus" in given or any("nvidia.com/gpu" in text for text in given.get("--device", ()))
+        else (),
+        toolkit=None if runtime is None else "nvidia" in runtime,
         place=place.at(words[0].line),
     )
     rest = words[index + 1 :]

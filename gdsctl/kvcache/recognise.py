@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from gdsctl.data import app_edges
 from gdsctl.data.app_names import deprecated
 from gdsctl.data.app_versions import unknown_to
 from gdsctl.errors import InputError
 from gdsctl.kvcache.json_text import json_object
-from gdsctl.kvcache.launch import Launch, Word
+from gdsctl.kvcache.launch import Container, Launch, Word
 from gdsctl.kvcache.script_calls import interface
 from gdsctl.kvcache.stack import Adapter, Draft, Edge, Endpoint, Lack, Manager, Stack, Tier, edge
 
@@ -146,6 +148,14 @@ def _versions(launch: Launch) -> dict[str, str]:
     return {software: version for software, version in found.items() if version is not None}
 
 
+def _with_env(box: Container | None, launch: Launch) -> Container | None:
+    """The container with the variables by which NVIDIA's toolkit and cuFile go."""
+    if box is None:
+        return None
+    env = {name: word.text for name, word in launch.env.items() if name.startswith(("NVIDIA_", "CUFILE_"))}
+    return msgspec.structs.replace(box, env=env)
+
+
 class _Steps:
     """Tiers and edges as they are found."""
 
@@ -196,7 +206,7 @@ class _Steps:
         )
         return Draft(
             stack=stack,
-            box=box,
+            box=_with_env(box, launch),
             claims_gds=tuple(self.claims),
             lacks=tuple(self.lacks),
             partial=launch.partial,

@@ -91,10 +91,16 @@ def _answer(report: AppReport) -> Text:
     edges = [edge for stack in report.stacks for edge in stack.edges]
     helped = {edge.gds_helps for edge in edges}
     routes = {route.route for edge in edges if edge.gds_helps == "yes" for route in edge.routes or ()}
+    lacks = {finding.severity for finding in report.findings if finding.id == "app.pod-lacks"}
+    if "error" in lacks:
+        return Text("This node goes direct, but a container is not given what that needs.")
+    if lacks:
+        return Text("This node goes direct; whether a container is given all that needs, the files do not show.")
     if routes and routes <= _DIRECT:
         return Text("Bytes go between GPU and storage directly on this node.")
-    if routes and "unknown" not in routes and not routes & _DIRECT:
-        return Text("Bytes could go between GPU and storage directly, but on this node they do not.")
+    if any(finding.id == "app.path-not-direct" for finding in report.findings):
+        there = "at least one path" if routes & _DIRECT else "this path"
+        return Text(f"Bytes could go between GPU and storage directly, but on this node {there} does not go direct.")
     if "yes" in helped:
         return Text("Bytes can go between GPU and storage directly, where the path is direct.")
     if "half" in helped:

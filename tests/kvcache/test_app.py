@@ -14,8 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdsctl import pipeline
+from gdsctl.assess.assessment import assess
 from gdsctl.assess.rules import explained, explanation
 from gdsctl.cli import run
+from gdsctl.cli.app_command import lacking
+from gdsctl.collect.node import collect
 from gdsctl.data import app_edges
 from gdsctl.data.app_findings import stories
 from gdsctl.errors import InputError
@@ -404,8 +407,13 @@ def test_the_published_manifest(fixtures: Path, capsys: pytest.CaptureFixture[st
 
 
 def audited(text: str, *, example: str | None = "hgx-h100-vast") -> AppReport:
-    node = pipeline.inspect(open_source(f"example:{example}")) if example else None
-    return judge([("kv", text)], tool=TOOL, node=node)
+    return app_on(example, {"kv": text}) if example else judge([("kv", text)], tool=TOOL)
+
+
+def app_on(example: str, files: dict[str, str]) -> AppReport:
+    """As the command holds files against a node."""
+    assessment = assess(collect(open_source(f"example:{example}")))
+    return judge(list(files.items()), tool=TOOL, node=pipeline.report(assessment), lacking=lacking(assessment.node))
 
 
 def test_the_published_manifest_in_full(fixtures: Path) -> None:
@@ -471,21 +479,26 @@ def test_the_published_manifest_repaired_step_by_step(fixtures: Path) -> None:
     # root_export /kv, and the node mounts 172.16.1.10:/kv at /vast/kv
     assert (route.mount, route.route, len(route.gpus)) == ("/vast/kv", "nvidia-fs", 8)
     assert [f.id for f in first.findings] == ["app.version-lacks", "app.pod-lacks"]  # --l1-manager came with 0.5.6
-    lacks = first.findings[-1].message
-    assert all(what in lacks for what in ("/run/udev", "cufile.json", "/dev/nvidia-fs*", "/dev/infiniband", "IPC_LOCK"))
-    assert "a GPU" not in lacks  # nvidia.com/gpu: 8
-    paths = ["/run/udev", "/etc/cufile.json", "/dev/nvidia-fs0", "/dev/infiniband"]
+    lacks = first.findings[-1]
+    # NFS: no udev; the kernel's RDMA: no /dev/infiniband, no locked memory. The device plugin may bring the nodes.
+    assert (lacks.severity, [e.fact for e in lacks.evidence]) == (
+        "warning",
+        ["nvidia-fs.no-device-node", "container.no-cufile-json"],
+    )
+    assert "plan --emit pod" in lacks.remedy.text
+    paths = ["/run/udev", "/etc/cufile.json", "/dev/nvidia-fs0"]
     mounts = "".join(f"\n            - {{name: v{n}, mountPath: {path}}}" for n, path in enumerate(paths))
     volumes = "".join(f"\n        - {{name: v{n}, hostPath: {{path: {path}}}}}" for n, path in enumerate(paths))
     whole = (
         gds.replace("v0.4.7", "v0.5.6")
         .replace("- {name: kv, mountPath: /kv}", "- {name: kv, mountPath: /kv}" + mounts)
         .replace("      volumes:", "      volumes:" + volumes)
-        .replace(
-            "          resources:", "          securityContext: {capabilities: {add: [IPC_LOCK]}}\n          resources:"
-        )
+        .replace("          resources:", "          securityContext: {privileged: PRIVILEGED}\n          resources:")
     )
-    assert (audited(whole).findings, audited(whole).verdict) == ((), "pass")
+    all_given = audited(whole.replace("PRIVILEGED", "true"))
+    assert (all_given.findings, all_given.verdict) == ((), "pass")
+    # a device node that a pod only mounts its device cgroup does not let be opened
+    assert audited(whole.replace("PRIVILEGED", "false")).verdict == "unknown"
 
 
 def test_dram_staged() -> None:
@@ -880,12 +893,13 @@ def test_resource_claims_stand_for_a_gpu() -> None:
     )
     template = "kind: ResourceClaimTemplate\nmetadata: {name: t}\nspec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: CLASS}}]}}}\n"
     expected = {pod: True, claimed: False}  # an object that is not in the file may be anything
+    no_gpu = "container.no-gpu"
     expected |= {
         claimed + template.replace("CLASS", c): c != "gpu.nvidia.com" for c in ("gpu.nvidia.com", "sw.example")
     }
     for text, missing in expected.items():
-        (found,) = (f for f in audited(text).findings if f.id == "app.pod-lacks")
-        assert ("a GPU" in found.message) is missing
+        facts = [e.fact for f in audited(text).findings if f.id == "app.pod-lacks" for e in f.evidence]
+        assert (no_gpu in facts) is missing
 
 
 def test_a_claim_whose_mount_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -899,39 +913,63 @@ def test_a_claim_whose_mount_is_not_known(tmp_path: Path, capsys: pytest.Capture
     assert "/kv is a persistentVolumeClaim" in capsys.readouterr().err
 
 
-def test_what_a_pod_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    manifest = """\
-kind: Pod
-apiVersion: v1
-metadata: {name: p}
-spec:
-  containers:
-    - name: c
-      command: [lmcache, server, --eviction-policy, LRU, --l1-size-gb, "9", --gds-l1-path, /kv]
-      volumeMounts: [{name: kv, mountPath: /kv}MORE]
-      securityContext: {capabilities: {add: [IPC_LOCK]}}
-      resources: {limits: {nvidia.com/gpu: 1, rdma/hca: 1}}
-  volumes:
-    - {name: kv, hostPath: {path: /vast/kv}}
-    - {name: udev, hostPath: {path: /run/udev}}
-    - {name: cufile, hostPath: {path: /etc/cufile.json}}
-    - {name: nvfs, hostPath: {path: /dev/nvidia-fs0}}
+GIVEN = """\
+services:
+  kv:
+    image: lmcache/standalone:v0.5.6
+    runtime: nvidia
+    gpus: all
+    command: lmcache server --l1-manager '{"type":"GDS","tag":"gds","size_gb":100,"path":"/data"}'
+    environment:
+      NVIDIA_GDS: enabled
+      NVIDIA_VISIBLE_DEVICES: all
+    volumes:
+      - /run/udev:/run/udev:ro
+      - /etc/cufile.json:/etc/cufile.json:ro
+      - DATA:/data
+    ulimits:
+      memlock: -1
 """
-    file = tmp_path / "pod.yaml"
-    more = "".join(
-        f", {{name: {name}, mountPath: {path}}}"
-        for name, path in (("udev", "/run/udev"), ("cufile", "/etc/cufile.json"), ("nvfs", "/dev/nvidia-fs0"))
+
+
+@pytest.mark.parametrize(
+    ("data", "without", "verdict", "lacks"),
+    [
+        ("/vast/kv", "none", "pass", []),  # the kernel's RDMA: no /dev/infiniband
+        ("/scratch", "none", "pass", []),
+        ("/vast/kv", "NVIDIA_GDS:", "fail", ["container.no-nvidia-fs-device"]),
+        ("/vast/kv", "runtime:", "unknown", ["nvidia-fs.no-device-node"]),
+        ("/vast/kv", "/run/udev:", "pass", []),  # the toolkit brings it
+        ("/vast/kv", "/etc/cufile.json:", "pass", []),
+        ("/vast/kv", "memlock:", "pass", []),
+    ],
+)
+def test_one_truth_about_a_container(  # noqa: PLR0917 -- a row's cells and fixtures
+    data: str, without: str, verdict: str, lacks: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is given is as in docs/containers.md; `verify --container` comes to the same verdict."""
+    lines = [line for line in GIVEN.replace("DATA", data).splitlines() if without not in line]
+    text = "\n".join(line for line in lines if line.strip() != "ulimits:" or without != "memlock:")
+    report = app_on("hgx-h100-vast", {"kv": text})
+    assert report.verdict == verdict
+    told = [e.fact for f in report.findings if f.id == "app.pod-lacks" for e in f.evidence]
+    assert told == lacks
+    assert all("runtime: nvidia" in f.remedy.text for f in report.findings if f.id == "app.pod-lacks")
+    file = tmp_path / "compose.yaml"
+    file.write_text(text)
+    code = run(["verify", "--container", str(file), "--snapshot", "example:hgx-h100-vast"])
+    assert (code, capsys.readouterr().out != "") == ({"pass": 0, "fail": 1, "unknown": 3}[verdict], True)
+
+
+def test_what_docker_run_is_given() -> None:
+    line = (
+        "docker run --runtime nvidia --gpus all -e NVIDIA_GDS=enabled -v /vast/kv:/data lmcache/standalone:v0.5.6 "
+        """lmcache server --l1-manager '{"type":"GDS","tag":"gds","size_gb":9,"path":"/data"}'\n"""
     )
-    for text, wanted in ((manifest.replace("MORE", ""), True), (manifest.replace("MORE", more), False)):
-        file.write_text(text)
-        run(["app", str(file), "--snapshot", "example:hgx-h100-vast", "--format", "json"])
-        found = json.loads(capsys.readouterr().out)
-        lacks = [f for f in found["findings"] if f["id"] == "app.pod-lacks"]
-        assert bool(lacks) is wanted
-        if wanted:
-            assert "/run/udev" in lacks[0]["message"]
-            assert "/dev/nvidia-fs*" in lacks[0]["message"]
-            assert "/dev/infiniband" not in lacks[0]["message"]
+    assert audited(line).verdict == "pass"
+    found, *_ = audited(line.replace("-e NVIDIA_GDS=enabled", "")).findings
+    assert (found.id, found.severity) == ("app.pod-lacks", "error")
+    assert "docker run --runtime nvidia" in found.remedy.text
 
 
 @pytest.mark.parametrize("id_", list(stories()))

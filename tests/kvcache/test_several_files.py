@@ -12,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdsctl import pipeline
+from gdsctl.assess.assessment import assess
 from gdsctl.cli import run
+from gdsctl.cli.app_command import lacking
+from gdsctl.collect.node import collect
 from gdsctl.errors import InputError
 from gdsctl.kvcache.app import AppReport, judge
 from gdsctl.kvcache.launch import Launch
@@ -153,7 +156,7 @@ def inspected(**host: Any) -> str:
 FULL = {
     "Binds": ["/vast/kv:/kv:rw", "/run/udev:/run/udev:ro"],
     "Mounts": [{"Type": "bind", "Source": "/etc/cufile.json", "Target": "/etc/cufile.json"}],
-    "Devices": [{"PathOnHost": "/dev/nvidia-fs0"}, {"PathOnHost": "/dev/infiniband/uverbs0"}],
+    "Devices": [{"PathOnHost": f"/dev/nvidia-fs{n}"} for n in range(16)],
     "Ulimits": [{"Name": "memlock", "Soft": -1, "Hard": -1}],
     "DeviceRequests": [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}],
     "NetworkMode": "host",
@@ -186,15 +189,16 @@ def test_docker_inspect() -> None:
     [
         (None, None),
         ("Devices", "/dev/nvidia-fs*"),
-        ("Ulimits", None),  # IPC_LOCK does as well
-        ("DeviceRequests", "a GPU"),
+        ("Ulimits", None),  # NFS: the host's kernel does the RDMA
+        ("DeviceRequests", "GPU"),
         ("Mounts", "cufile.json"),
     ],
 )
 def test_an_inspected_container_on_a_node(without: str | None, lacks: str | None) -> None:
-    node = pipeline.inspect(open_source("example:hgx-h100-vast"))
+    host = assess(collect(open_source("example:hgx-h100-vast")))
+    node, lacks_there = pipeline.report(host), lacking(host.node)
     text = inspected(**{key: value for key, value in FULL.items() if key != without})
-    found = [f.message for f in app({"c": text}, node=node).findings if f.id == "app.pod-lacks"]
+    found = [f.message for f in app({"c": text}, node=node, lacking=lacks_there).findings if f.id == "app.pod-lacks"]
     assert bool(found) is (lacks is not None)
     assert all((lacks or "") in message for message in found)
 
