@@ -68,6 +68,8 @@ class Filesystem(Capability, frozen=True, kw_only=True):
     `required_option`: must stand in the mount table's options; `unshown_options`: those that a mount takes and the mount
     table does not show; `new_options`: those that a mount to come has to name; `fstab_options`: those for fstab alone.
     `mount_with`: its own command that mounts, and keeps its own line in fstab; None: mount(8).
+    `client_module`: kernel module of a client that comes with packages and a cluster of its own; `client_look`: a command
+    that tells whether that client is there and runs.
     """
 
     fstypes: tuple[str, ...]
@@ -80,6 +82,8 @@ class Filesystem(Capability, frozen=True, kw_only=True):
     new_options: tuple[str, ...] = ()
     fstab_options: tuple[str, ...] = ()
     mount_with: str | None = None
+    client_module: str | None = None
+    client_look: str | None = None
 
 
 class Target(Capability, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import msgspec
 from gdsctl.assess.assessment import Assessment
 from gdsctl.assess.view import Storage, View, gpu_key
 from gdsctl.data import cufile_keys
+from gdsctl.data.filesystems import filesystem
 from gdsctl.model.devices import Gpu, Mount, Nic
 from gdsctl.model.node import Node
 from gdsctl.model.unknown import Gap
@@ -127,16 +128,39 @@ class Context:
         return storage.takes_nvidia_fs and not (hook is not None and (hook.state == "stock" or hook.mismatched))
 
     def nics(self, wish: MountIntent, mount: Mount | None) -> tuple[Nic, ...]:
-        """RDMA-capable NICs of a mount: named by the intent, by verbsPorts, by the collector, or in the server's /24."""
-        if wish.nics != "auto":
-            named = set(wish.nics)
-            return tuple(nic for nic in self.node.nics if named & {nic.rdma_device, *nic.netdevs, nic.address})
+        """RDMA-capable NICs of a mount: named by the intent, by verbsPorts, by the collector, or in the server's /24.
+
+        Names of which one cannot be used (`addressless`) name none: the mount stays on the NICs that it has.
+        """
+        if wish.nics != "auto" and not self.addressless(wish):
+            return self.named_nics(wish)
         found = self.view.nics(mount) if mount is not None else self._on_lnet(wish) or self._beside(wish)
         kind = mount.backing.kind if mount is not None else wish.type
         ports = {port.partition("/")[0] for port in self.node.gds.gpfs_verbs_ports or ()} if kind == "gpfs" else set()
         if ports:  # Storage Scale opens RDMA on these only
             found = tuple(nic for nic in self.node.nics if nic.rdma_device in ports)
         return tuple(nic for nic in found if nic.rdma_device)
+
+    def named_nics(self, wish: MountIntent) -> tuple[Nic, ...]:
+        """Those of the node's NICs that the intent names for a mount."""
+        named = set(wish.nics) if wish.nics != "auto" else set()
+        return tuple(nic for nic in self.node.nics if named & {nic.rdma_device, *nic.netdevs, nic.address})
+
+    def addressless(self, wish: MountIntent) -> tuple[str, ...]:
+        """Of the NICs that the intent names for a network mount, those known to have no IPv4 address, as it names them."""
+        there = next((mount.fstype for mount in self.view.mounts if mount.target == wish.target), None)
+        row = filesystem(wish.type or there or ("nfs" if ":/" in (wish.source or "") else ""))
+        local = row is not None and row.backing == "block" and wish.nvme_of is None
+        if wish.nics == "auto" or local:
+            return ()
+        return tuple(
+            name
+            for name in wish.nics
+            for nic in self.node.nics
+            if name in {nic.rdma_device, *nic.netdevs, nic.address}
+            and not nic.ipv4
+            and not any(gap.section == "nics" and gap.field in ("", "ipv4") for gap in self.node.gaps)
+        )
 
     def lnet_addresses(self, source: str | None) -> frozenset[str]:
         """The node's own addresses on the LNet networks that a source names."""

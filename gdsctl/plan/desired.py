@@ -13,7 +13,7 @@ from gdsctl.plan.context import Context
 from gdsctl.plan.cufile import CufilePlan, Style
 from gdsctl.plan.documents import Step, Unmet
 from gdsctl.plan.driver import DriverPlan
-from gdsctl.plan.expectation import Judged, judge
+from gdsctl.plan.expectation import Judged, clients_lacking, judge
 from gdsctl.plan.intent import Intent, Mode, PlanMode, Wanted
 from gdsctl.plan.modes import against
 from gdsctl.plan.mounts import MountPlan
@@ -194,7 +194,8 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         remarks = remarks or (f"mode {mode} makes no path here better, so it asks for no change of the system",)
         if pinned:
             remarks += (f"what the intent pins goes into {cufile.PATH} all the same: {', '.join(sorted(pinned))}",)
-    judged = outcome.judged
+    to_mount = tuple((wish.target, wish.fstype) for wish in wishes if wish.change == "new" and mode != "undecided")
+    judged = (*clients_lacking(now.node, to_mount), *outcome.judged)
     keys = pinned if idle else None
     if mode == "undecided" or not context.gpus or not context.mounts:
         keys = frozenset()

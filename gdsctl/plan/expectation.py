@@ -6,7 +6,9 @@ from typing import Literal
 
 from gdsctl.assess.routes import DIRECT
 from gdsctl.assess.view import gpu_key
+from gdsctl.data.filesystems import filesystem
 from gdsctl.model.judgement import Route
+from gdsctl.model.node import Node
 from gdsctl.model.unknown import Gap
 from gdsctl.plan.context import Context
 from gdsctl.plan.documents import Requirement
@@ -74,6 +76,7 @@ def judge(context: Context, routes: tuple[Route, ...]) -> tuple[Judged, ...]:
             )
         )
     found += _mounted_otherwise(context)
+    found += [item for item in _addressless(context) if item.requirement not in {one.requirement for one in found}]
     others = {item.mount for item in found if item.another}
     if not context.mounts:
         found.append(_nothing("route", f"no mount to judge: {context.said}", mounts_unknown, idle=True))
@@ -150,6 +153,49 @@ def _nics_lacking(context: Context) -> list[Judged]:
         for name in wish.nics
         if name not in there
     ]
+
+
+def _addressless(context: Context) -> list[Judged]:
+    """NICs that the intent names for a network mount and that have no IPv4 address, which RDMA by cuFile goes by."""
+    return [
+        Judged(
+            requirement=f"nic:{name}",
+            gpu=None,
+            mount=wish.target,
+            expect=None,
+            status="fail",
+            because=f"{name} has no IPv4 address, so {wish.target} cannot use it: the mount is left as it is. Give the NIC one, or leave it out of nics",
+        )
+        for wish in context.mounts
+        for name in context.addressless(wish)
+    ]
+
+
+def clients_lacking(node: Node, to_mount: tuple[tuple[str, str], ...]) -> tuple[Judged, ...]:
+    """Mounts to come, (target, file system), whose client is not known to run: no step installs it or joins its cluster."""
+    found = []
+    for target, fstype in to_mount:
+        row = filesystem(fstype)
+        module = row.client_module if row is not None else None
+        if row is None or module is None:
+            continue
+        loaded = node.modules[module].loaded if module in node.modules else None
+        if loaded is True:
+            continue
+        state = "not loaded" if loaded is False else "not known to be loaded"
+        found.append(
+            Judged(
+                requirement=f"client:{target}",
+                gpu=None,
+                mount=target,
+                expect=None,
+                status="unknown",
+                because=f"whether the client of {row.name} is installed and runs is not known (its module {module} is {state}); "
+                "no step installs it or joins its cluster",
+                settle_with=row.client_look,
+            )
+        )
+    return tuple(found)
 
 
 def _nothing(requirement: str, because: str, gap: Gap | None, *, idle: bool) -> Judged:

@@ -172,7 +172,7 @@ def _transport(wish: MountIntent, mount: Mount) -> Iterator[Mismatch]:
 def _nics(context: Context, wish: MountIntent, mount: Mount) -> Iterator[Mismatch]:
     """NICs that the intent names against those that the mount uses; NICs that the node lacks are told elsewhere."""
     named = context.nics(wish, mount)
-    if wish.nics == "auto" or not named:
+    if wish.nics == "auto" or not named or context.addressless(wish):  # told elsewhere
         return
     kind, wanted = mount.backing.kind, _names(named)
     without = [nic for nic in named if not nic.ipv4]

@@ -222,6 +222,8 @@ def _name(option: str) -> str:
 def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | None:
     if any(mismatch.found is not None for mismatch in another(context, wish, mount)):
         return None  # what is mounted there is not the operator's: no option makes it so
+    if context.addressless(wish):
+        return None  # nothing is built on a NIC that cannot carry
     row = filesystems.filesystem(mount.fstype)
     wanted = _nfs(context, wish, mount) if row is not None and row.name == "nfs" else {}
     notes = _nfs_notes(context, wish, mount) if wanted else ()
@@ -242,6 +244,7 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         why = f"{mount.target} lacks {','.join(added)}"
     keep = {name: value for name, value in present.items() if name not in _SHOWN_ONLY and name not in wanted}
     transport = _text(wanted.get("proto")) or mount.backing.transport
+    nics = _devices(context.nics(wish, mount)) if "localports" in wanted else mount.backing.nics
     own = row.mount_with if row is not None else None
     fstab = InFstab() if own else _in_fstab(context, mount.target, wanted)
     if change == "none" and fstab.lacks:
@@ -255,7 +258,7 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         change=change,
         why=why,
         device=mount.device,
-        backing=msgspec.structs.replace(mount.backing, transport=transport),
+        backing=msgspec.structs.replace(mount.backing, transport=transport, nics=nics),
         notes=notes + _nowhere(fstab, mount.target, wanted),
         fstab=fstab,
         uuid=_uuid(context, mount.device),
@@ -266,7 +269,7 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
 
 def _new(context: Context, wish: MountIntent) -> MountPlan | None:
     """A mount that does not stand yet; None where the intent does not say from where."""
-    if wish.source is None:
+    if wish.source is None or context.addressless(wish):
         return None
     fstype = wish.type or ("nfs" if ":/" in wish.source else None)
     row = filesystems.filesystem(fstype) if fstype else None
@@ -295,7 +298,7 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
         if wish.nvme_of is not None and not backing.nvme:  # not connected yet
             backing = Backing(
                 kind="nvme-of",
-                nics=_devices(context.nics(wish, None)),
+                nics=_devices(nvme_of.leaving_by(context, wish)),
                 transport="rdma",
                 server=wish.nvme_of.traddr[0],
             )

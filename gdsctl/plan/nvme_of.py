@@ -21,7 +21,8 @@ _LONGEST_LINE = 255  # nvme-cli reads discovery.conf in pieces of 256 bytes (fab
 class Connection(Record, frozen=True, kw_only=True):
     """One path to one subsystem. `host_traddr` None: which NIC reaches it is not known; `stands`: it is connected.
 
-    `hostnqn` None: nvme-cli takes that of /etc/nvme/hostnqn; `ctrl_loss_tmo_s` None: not pinned.
+    `hostnqn` None: nvme-cli takes that of /etc/nvme/hostnqn; `ctrl_loss_tmo_s` None: not pinned; `source`: what the mount
+    that rests on it names as its device.
     """
 
     target: str
@@ -33,6 +34,7 @@ class Connection(Record, frozen=True, kw_only=True):
     ctrl_loss_tmo_s: int | None = None
     nr_io_queues: int | None = None
     stands: bool = False
+    source: str | None = None
 
     @property
     def why(self) -> str:
@@ -94,6 +96,14 @@ def desire(context: Context) -> NvmeOfPlan:
     return NvmeOfPlan(connections=tuple(found), told=tuple(dict.fromkeys((*told, *_boots(context, found)))))
 
 
+def leaving_by(context: Context, wish: MountIntent) -> tuple[Nic, ...]:
+    """The NICs that a mount's connections leave by; none where that is not known of each of them."""
+    own = {connection.host_traddr for connection in desire(context).connections if connection.target == wish.target}
+    if None in own:
+        return ()
+    return tuple(nic for nic in context.nics(wish, None) if own.intersection(nic.ipv4))
+
+
 def another(context: Context, wish: MountIntent) -> tuple[Nvme, ...]:
     """Controllers that the source's device is behind today, of which none is the one that is to be connected."""
     block = context.view.block((wish.source or "").removeprefix("/dev/"))
@@ -101,6 +111,14 @@ def another(context: Context, wish: MountIntent) -> tuple[Nvme, ...]:
         return ()
     found = tuple(nvme for name in block.members if (nvme := context.view.nvme(name)) is not None)
     return () if any(nvme.nqn == wish.nvme_of.nqn for nvme in found) else found
+
+
+def awaited(source: str | None) -> tuple[str, ...]:
+    """Shell commands that wait for a mount's device: the kernel looks for namespaces after `nvme connect` has returned."""
+    if not source:
+        return ()
+    there = f"test -e {quoted(source)}" if source.startswith("/") else f"findfs {quoted(source)}"
+    return (f"timeout 60 sh -c {quoted(f'until udevadm settle && {there}; do sleep 1; done')}",)
 
 
 def at_boot(connection: Connection) -> tuple[str, ...]:
@@ -152,6 +170,7 @@ def _asked(context: Context, wish: MountIntent, asked: NvmeOf, found: list[Conne
         found.append(
             Connection(
                 target=wish.target,
+                source=wish.source,
                 nqn=asked.nqn,
                 traddr=traddr,
                 trsvcid=str(asked.trsvcid),

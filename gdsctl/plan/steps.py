@@ -116,7 +116,7 @@ def steps(
         *reboot,
         *_ports(modules),
         *_load(now, modules),
-        *_connections(fabrics),
+        *_connections(fabrics, modules),
         *_md_rule(modules),
         *_mounts(wishes, rebooted=bool(reboot)),
         *(_static_routing(file) if keys is None else ()),
@@ -289,12 +289,15 @@ def _load(now: Context, plan: DriverPlan) -> list[Step]:
     return found
 
 
-def _connections(plan: NvmeOfPlan) -> list[Step]:
+def _connections(plan: NvmeOfPlan, modules: DriverPlan) -> list[Step]:
     """Before the mounts that rest on them. A script of its own may connect at boot what discovery.conf cannot hold."""
     found = []
+    load = () if "nvme_rdma" in modules.load else (nvme_of.LOAD,)
+    last = {connection.target: connection for connection in plan.connections if not connection.stands}
     for connection in plan.connections:
         if connection.stands:
             continue
+        wait = nvme_of.awaited(connection.source) if connection is last[connection.target] else ()
         line = connection.discovery_line
         by = f" from {connection.host_traddr}" if connection.host_traddr else ""
         boot = nvme_of.at_boot(connection)
@@ -302,7 +305,7 @@ def _connections(plan: NvmeOfPlan) -> list[Step]:
             Step(
                 order=0,
                 what=f"Connect {connection.nqn} at {connection.traddr}{by} over RDMA{', now and at every boot' if boot else ''}",
-                commands=(nvme_of.LOAD, connection.command, *boot),
+                commands=(*load, connection.command, *boot, *wait),
                 risk="at boot every subsystem is connected that this address offers to this host" if boot else None,
                 undo=(
                     f"nvme disconnect {quoted(f'--nqn={connection.nqn}')}",

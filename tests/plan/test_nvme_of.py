@@ -161,7 +161,8 @@ def test_a_name_of_the_host_that_no_line_can_hold() -> None:
     found = made(node(), text)
     (step,) = connecting(found)
     assert f"--hostnqn={long}" in words(step.commands[1])
-    assert len(step.commands) == 2
+    assert len(step.commands) == 3
+    assert step.commands[2].startswith("timeout 60 sh -c ")
     assert any("connect it at boot by a unit of your own" in note for note in found.notes)
 
 

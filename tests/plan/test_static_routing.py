@@ -37,7 +37,10 @@ def node(
 ) -> Node:
     found = made.node()
     names = tuple(f"mlx5_{at}" for at in range(len(found.nics)))
-    nics = tuple(msgspec.structs.replace(nic, rdma_device=name) for nic, name in zip(found.nics, names, strict=True))
+    nics = tuple(
+        msgspec.structs.replace(nic, rdma_device=name, ipv4=(f"10.0.0.{number}",))
+        for number, (nic, name) in enumerate(zip(found.nics, names, strict=True), 2)
+    )
     mount = Mount(
         target="/kv",
         source="10.0.0.1:/kv",

@@ -316,7 +316,11 @@ def test_weka_waits_for_its_agent_and_names_its_device() -> None:
     both = made(node, WEKA.replace("mlx5_2]", "mlx5_2, mlx5_7]"))
     assert f"-o net={device},net={second},num_cores=2 " in step(both, "Mount /w").commands[-1]
     assert f" net={device},net={second},num_cores=2," in f" {entries(emit.EMITTERS['fstab'].emit(both).content)[-1][3]}"
-    assert both.unmet == ()
+    # Nothing here installs WEKA's client, and the node has it not.
+    assert [(unmet.requirement, unmet.status) for unmet in both.unmet] == [("client:/w", "unknown")]
+    there = msgspec.structs.replace(node.modules["wekafsio"], loaded=True)
+    joined = msgspec.structs.replace(node, modules={**node.modules, "wekafsio": there})
+    assert made(joined, WEKA).unmet == ()
     for text in (WEKA.replace("b0,b1/fs", "fs"), WEKA.replace("nics: [mlx5_2], ", "")):
         assert "net=" not in step(made(node, text), "Mount /w").commands[-1]
     pinned = made(node, WEKA.replace("{num_cores", "{'net:ha': eth7, num_cores"))
