@@ -141,7 +141,9 @@ make() {  # KIND
         losetup $([ "$1" = loop-direct ] && echo --direct-io=on) /dev/loop0 /mnt/below/image
         mkfs.xfs -q -f /dev/loop0; mount -t xfs /dev/loop0 "/mnt/$1" ;;
     raid0 | raid1)
-        modprobe "$1"; wipefs -aq "$(disk RAIDA)" "$(disk RAIDB)"
+        modprobe "$1"
+        for _ in $(seq 100); do [ -b "$(disk RAIDA)" ] && [ -b "$(disk RAIDB)" ] && break; sleep 0.05; done  # one was away
+        wipefs -aq "$(disk RAIDA)" "$(disk RAIDB)"
         mdadm --create /dev/md0 --run --quiet "--level=${1#raid}" --assume-clean --raid-devices=2 "$(disk RAIDA)" "$(disk RAIDB)" </dev/null
         udevadm settle
         mkfs.xfs -q -f /dev/md0; mount -t xfs /dev/md0 "/mnt/$1" ;;
