@@ -11,7 +11,9 @@ from gdsctl.errors import UsageError
 def schema(
     name: Annotated[
         str,
-        typer.Argument(help="inspect, plan, verify, probe, app, size, diff, lint, explain, intent or snapshot.", show_default=False),
+        typer.Argument(
+            help="inspect, plan, verify, probe, app, size, diff, lint, explain, intent or snapshot.", show_default=False
+        ),
     ],
     output: Output = None,
 ) -> None:
