@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from gdsctl.data.app_findings import stories
+from gdsctl.data import app_options
+from gdsctl.data.app_findings import remedy_for, stories
 from gdsctl.data.app_models import model as known_model
 from gdsctl.data.app_names import deprecated
 from gdsctl.data.limits import older
@@ -24,18 +25,6 @@ _MOST_REGISTERED_BYTES = 16 << 20
 _SPLITS_SINCE = "0.4.7"
 _MOST_OPEN_FILES = 1 << 20  # the kernel's default of fs.nr_open
 _USELESS_BYTES = GIB  # no store of KV cache is meant to be smaller
-
-_ON_A_GPU = Remedy(
-    text="Give it memory of a GPU (device cuda, VRAM); where host memory is meant, plain file I/O does as well."
-)
-# What helps where it is not a tier of LMCache's that could be another one.
-_OTHERWISE = {
-    **dict.fromkeys(("Python script", "ModelExpress", "InstantTensor", "fastsafetensors", "nixlbench"), _ON_A_GPU),
-    "SGLang HiCache": Remedy(
-        text="Choose the storage backend by what host memory can do: HiCache's storage tier is always filled from it. GPU <-> "
-        "file needs another stack (LMCache's GDS L1, KVBM with a disk tier alone)."
-    ),
-}
 
 
 class Sized(Record, frozen=True, kw_only=True):
@@ -62,7 +51,21 @@ class App(Record, frozen=True, kw_only=True):
 
 def findings(app: App) -> tuple[Finding, ...]:
     """All of them, in no order."""
-    checks = (_dram_staged, _exclusive, _lacks, _pool, _ports, _chunks, _batches, _threads, _files, _mounts, _old)
+    checks = (
+        _dram_staged,
+        _exclusive,
+        _lacks,
+        _pool,
+        _ports,
+        _chunks,
+        _batches,
+        _threads,
+        _files,
+        _mounts,
+        _old,
+        _unknown,
+        _overridden,
+    )
     return tuple(found for check in checks for found in check(app))
 
 
@@ -137,7 +140,7 @@ def _dram_staged(app: App) -> Iterator[Finding]:
             f"{software}: {what} {gpu}host memory <-> {storage}{where}; GPUDirect Storage has no part in it",
             tuple(Evidence(fact=edge.api, value=edge.because, source=edge.source) for edge in staged),
             severity="error" if claimed else "info",
-            remedy=_OTHERWISE.get(draft.stack.software),
+            remedy=remedy_for("app.dram-staged", draft.stack.software),
         )
 
 
@@ -438,6 +441,44 @@ def _old(app: App) -> Iterator[Finding]:
                     remedy=Remedy(text=f"Use {row.instead}."),
                     source=row.source,
                 )
+
+
+def _unknown(app: App) -> Iterator[Finding]:
+    for draft in app.drafts:
+        for option in draft.unknown_options:
+            row = app_options.program(option.program)
+            place = _at(draft, option.line)
+            near = app_options.nearest(row, option.name)
+            newer = option.version is not None and bool(row.last) and older(row.last, option.version) is True
+            listed = f"{row.software} {row.first} to {row.last}"
+            if row.last and not newer:
+                said = f"{option.name} is no option of {row.name} in {listed}"
+            else:
+                said = f"{option.name} is not known to gdsctl" + (
+                    f", which knows the options of {listed}" if newer else ""
+                )
+            yield finding(
+                "app.unknown-option",
+                place,
+                said + (f"; the nearest is {near}" if near else ""),
+                seen(option.program, option.name, place),
+                severity="warning" if row.last and not newer else "info",
+                source=row.source,
+            )
+
+
+def _overridden(app: App) -> Iterator[Finding]:
+    for draft in app.drafts:
+        for override in draft.overridden:
+            yield finding(
+                "app.environment-over-file",
+                override.place,
+                f"{override.variable}={override.value} replaces {override.key}: {override.replaced} of {draft.stack.source.file}",
+                (
+                    *seen(override.variable, override.value, override.place),
+                    *seen(override.key, override.replaced, draft.stack.source),
+                ),
+            )
 
 
 def _whole(text: str | None) -> int | None:

@@ -72,15 +72,26 @@ class Call(Record, frozen=True, kw_only=True):
     open: dict[str, str] = {}
 
 
+class Override(Record, frozen=True, kw_only=True):
+    """A key of a configuration file that a variable sets anew. `place`: of the variable."""
+
+    variable: str
+    value: str
+    key: str
+    replaced: str
+    place: Place
+
+
 class Launch(Record, frozen=True, kw_only=True):
     """One program. `words`: its command line; `env`: what is set for it, by name; `config`: an LMCache YAML's keys;
-    `calls`: a Python script's; `partial`: only an option's value is known of it.
+    `overridden`: keys of it that the environment sets anew; `calls`: a Python script's; `partial`: only an option's value is known of it.
     """
 
     place: Place
     words: tuple[Word, ...] = ()
     env: dict[str, Word] = {}
     config: dict[str, Word] = {}
+    overridden: tuple[Override, ...] = ()
     calls: tuple[Call, ...] = ()
     partial: bool = False
     container: Container | None = None

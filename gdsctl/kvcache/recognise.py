@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from gdsctl.data import app_edges
+from gdsctl.data import app_edges, app_options
 from gdsctl.data.app_names import deprecated
 from gdsctl.data.app_versions import unknown_to
 from gdsctl.errors import InputError
 from gdsctl.kvcache.json_text import json_object
-from gdsctl.kvcache.launch import Container, Launch, Word
+from gdsctl.kvcache.launch import Container, Launch, Override, Word
 from gdsctl.kvcache.script_calls import interface
-from gdsctl.kvcache.stack import Adapter, Draft, Edge, Endpoint, Lack, Manager, Stack, Tier, edge
+from gdsctl.kvcache.stack import Adapter, Draft, Edge, Endpoint, Lack, Manager, Stack, Tier, UnknownOption, edge
 
 _OPEN = re.compile(r"\$[({A-Za-z_]|\{\{|<[A-Za-z_-]+>|`")
 _GDS = ("GDS", "GDS_MT")
@@ -34,13 +34,66 @@ def recognise_all(launches: Iterable[Launch]) -> list[Draft]:
     """The stacks of launches; of commands that only share an environment, the first one's."""
     found: list[Draft] = []
     seen: set[int] = set()
-    for launch in launches:
+    for launch in _environment_over_file(tuple(launches)):
         if not launch.calls and launch.words and not any(_MARKS.search(word.text) for word in launch.words):
             if id(launch.env) in seen:
                 continue
             seen.add(id(launch.env))
         found += recognise(launch)
     return found
+
+
+_NO_KEYS = ("config_file", "log_level", "use_experimental")
+
+
+def _named(env: Mapping[str, Word]) -> dict[str, Word]:
+    """LMCache's keys that LMCACHE_* set."""
+    return {
+        name[8:].lower(): word
+        for name, word in env.items()
+        if name.startswith("LMCACHE_") and name[8:].lower() not in _NO_KEYS
+    }
+
+
+def _environment_over_file(launches: tuple[Launch, ...]) -> Iterable[Launch]:
+    """LMCache reads its file, and over it the environment (0.4.1 to 0.5.6, integration/vllm/utils.py: update_config_from_env)."""
+    files = [launch for launch in launches if launch.config]
+    naming = [launch for launch in launches if "LMCACHE_CONFIG_FILE" in launch.env]
+    emptied: dict[int, dict[str, Word]] = {}
+    changed: dict[int, Launch] = {}
+    for file in files:
+        by = next((launch for launch in naming if _names(launch, file)), None)
+        values = _named(by.env) if by is not None else {}
+        if by is None or not values:
+            continue
+        line = min(word.line for word in file.config.values())
+        anew = {
+            key: Word(text=word.text, line=file.config[key].line if key in file.config else line)
+            for key, word in values.items()
+        }
+        told = tuple(
+            Override(
+                variable=f"LMCACHE_{key.upper()}",
+                value=word.text,
+                key=key,
+                replaced=file.config[key].text,
+                place=by.place.at(word.line),
+            )
+            for key, word in values.items()
+            if key in file.config and file.config[key].text != word.text
+        )
+        changed[id(file)] = msgspec.structs.replace(file, config=file.config | anew, overridden=told)
+        emptied[id(by.env)] = {name: word for name, word in by.env.items() if name[8:].lower() not in values}
+    for launch in launches:
+        left = emptied.get(id(launch.env))
+        yield changed.get(id(launch)) or (launch if left is None else msgspec.structs.replace(launch, env=left))
+
+
+def _names(launch: Launch, file: Launch) -> bool:
+    if launch.container is not None and file.container is not None:
+        return (launch.container.name, launch.container.place) == (file.container.name, file.container.place)
+    name = launch.env["LMCACHE_CONFIG_FILE"].text.rpartition("/")[2]
+    return launch.container is file.container and name == file.place.file.rpartition("/")[2]
 
 
 def recognise(launch: Launch) -> list[Draft]:
@@ -162,6 +215,7 @@ class _Steps:
     def __init__(self, launch: Launch) -> None:
         self.versions = _versions(launch)
         self.lacks: list[Lack] = []
+        self.unknown: list[UnknownOption] = []
         self.tiers: list[Tier] = []
         self.edges: list[Edge] = []
         self.claims: list[Word] = []
@@ -186,6 +240,15 @@ class _Steps:
         if tier is not None:
             self.tiers.append(tier)
 
+    def options(self, name: str, options: Mapping[str, list[Word]]) -> None:
+        """Keep those that a program's list does not have; of a list that is not complete, those that look misspelt."""
+        row = app_options.program(name)
+        for option, given in options.items():
+            plain = re.fullmatch(r"--[a-z0-9][a-z0-9-]*", option) and not app_options.knows(row, option)
+            if plain and (row.last or app_options.nearest(row, option)):
+                version = self.versions.get(row.software)
+                self.unknown.append(UnknownOption(name=option, program=name, version=version, line=given[0].line))
+
     def uses(self, of: str, name: str, line: int) -> None:
         """An option, a key or an adapter of that software."""
         version = self.versions.get(of)
@@ -209,6 +272,8 @@ class _Steps:
             box=_with_env(box, launch),
             claims_gds=tuple(self.claims),
             lacks=tuple(self.lacks),
+            unknown_options=tuple(self.unknown),
+            overridden=launch.overridden,
             partial=launch.partial,
             **facts,
         )
@@ -223,6 +288,7 @@ def _lmcache_server(launch: Launch) -> Draft | None:
         return None
     options = _options(words)
     steps = _Steps(launch)
+    steps.options("lmcache server", options)
     for name, given in options.items():
         steps.uses("LMCache", name, given[0].line)
     size = _number(_first(options, "--l1-size-gb"))
@@ -379,11 +445,7 @@ def _lmcache_in_process(launch: Launch) -> Draft | None:
     config = dict(launch.config)
     if not config:
         inproc = any("LMCacheConnector" in word.text and "MPConnector" not in word.text for word in launch.words)
-        named = {
-            name[8:].lower(): word
-            for name, word in launch.env.items()
-            if name.startswith("LMCACHE_") and name[8:].lower() not in ("config_file", "log_level", "use_experimental")
-        }
+        named = _named(launch.env)
         keys = ("gds_path", "weka_path", "local_cpu", "local_disk", "nixl_buffer_device", "use_gds", "extra_config")
         if not named or not (inproc or any(key in named for key in keys)):
             return None
@@ -486,6 +548,8 @@ def _vllm(launch: Launch) -> Draft | None:
     if words is None and not transfers:
         return None
     steps = _Steps(launch)
+    if words is not None:
+        steps.options("vllm serve", options)
     asks: list[Endpoint] = []
     old: list[tuple[str, str, int]] = []
     for transfer in transfers:
@@ -689,6 +753,7 @@ def _sglang(launch: Launch) -> Draft | None:
     if hicache is None:
         return None
     steps = _Steps(launch)
+    steps.options("sglang", options)
     size = _number(_first(options, "--hicache-size")) or None
     steps.add("sglang.host", "", Tier(name="host", type="HiCache", medium="dram", size_gib=size, line=hicache[0].line))
     backend = _first(options, "--hicache-storage-backend")

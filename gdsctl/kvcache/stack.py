@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gdsctl.data.app_edges import EdgeRow, Helps, Memory
 from gdsctl.data.app_versions import VersionRow
-from gdsctl.kvcache.launch import Container, Place, Word
+from gdsctl.kvcache.launch import Container, Override, Place, Word
 from gdsctl.model.judgement import RouteName
 from gdsctl.record import Record
 
@@ -108,6 +108,15 @@ class Lack(Record, frozen=True, kw_only=True):
     line: int
 
 
+class UnknownOption(Record, frozen=True, kw_only=True):
+    """`program`: whose list does not have it; `version`: of its software, where that is known."""
+
+    name: str
+    program: str
+    version: str | None
+    line: int
+
+
 class Draft(Record, frozen=True, kw_only=True):
     """A stack and the facts behind it. Sizes in GiB; None: not said, or said with a variable that nothing sets.
 
@@ -137,6 +146,8 @@ class Draft(Record, frozen=True, kw_only=True):
     lower_gib: tuple[tuple[str, float, float, int], ...] = ()
     old: tuple[tuple[str, str, int], ...] = ()
     lacks: tuple[Lack, ...] = ()
+    unknown_options: tuple[UnknownOption, ...] = ()
+    overridden: tuple[Override, ...] = ()
     partial: bool = False
 
 

@@ -1115,3 +1115,46 @@ def test_config_maps_that_were_not_given() -> None:
     text = "kind: Pod\nspec:\n  containers:\n  - name: a\n    envFrom: [{configMapRef: {name: kv}}]\n    command: [lmcache, server]\n"
     report = app(text)
     assert report.unread == ("f1:5: configMap kv",)
+
+
+@pytest.mark.parametrize(
+    ("image", "option", "severity", "words"),
+    [
+        ("v0.5.6", "--prt 6000", "warning", "the nearest is --port"),
+        ("v0.5.6", "--l1-sizegb 5", "warning", "the nearest is --l1-size-gb"),
+        ("v0.5.6", "--bogus 1", "warning", "--bogus is no option of lmcache server in LMCache 0.4.1 to 0.5.6"),
+        ("v0.9.0", "--bogus 1", "info", "--bogus is not known to gdsctl"),
+        ("v0.5.6", "--l1-size 5", None, ""),  # argparse takes the beginning of --l1-size-gb
+        ("v0.5.6", "--no-l1-use-lazy", None, ""),
+    ],
+)
+def test_options_that_a_server_does_not_have(image: str, option: str, severity: str | None, words: str) -> None:
+    report = app(f"docker run lmcache/standalone:{image} lmcache server --eviction-policy LRU {option}\n")
+    told = [(f.severity, f.message) for f in report.findings if f.id == "app.unknown-option"]
+    assert [s for s, _ in told] == ([severity] if severity else [])
+    assert all(words in message for _, message in told)
+
+
+def test_of_an_engine_only_what_looks_misspelt_is_told() -> None:
+    line = "python3 -m sglang.launch_server --enable-hierarchical-cache --some-other-option 1"
+    assert ids(app(line)) == []
+    (found,) = app(f"{line} --hicache-storage-backnd nixl").findings
+    assert (found.id, found.severity) == ("app.unknown-option", "info")
+    assert "not known to gdsctl; the nearest is --hicache-storage-backend" in found.message
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("DYN_KVBM_CPU_CACHE_GB=64\nDYN_KVBM_DISK_CACHE_GB=128\n", "DYN_KVBM_DISK_CACHE_GB without"),
+        (
+            """python3 -m sglang.launch_server --enable-hierarchical-cache --hicache-storage-backend nixl \\
+            --hicache-storage-backend-extra-config '{"plugin":{"gds":{"active":true}}}'""",
+            "no setting of HiCache changes that",
+        ),
+    ],
+)
+def test_a_remedy_is_of_the_stack_itself(text: str, own: str) -> None:
+    (found,) = (f for f in app(text).findings if f.id == "app.dram-staged")
+    assert own in found.remedy.text
+    assert "LMCache" not in found.remedy.text

@@ -513,3 +513,26 @@ def test_odd_services(service: dict[str, Any], other: str) -> None:
 def test_hostile_dockerfiles_end_soon(text: str) -> None:
     with no_hang(15):
         assert told({"Dockerfile": text}).startswith("Dockerfile")
+
+
+def test_a_variable_wins_over_the_file() -> None:
+    """LMCache 0.4.1 to 0.5.6 integration/vllm/utils.py: from_file, then update_config_from_env."""
+    compose = """\
+services:
+  kv:
+    image: lmcache/vllm-openai:v0.5.6
+    command: vllm serve m --kv-transfer-config '{"kv_connector":"LMCacheConnectorV1"}'
+    environment:
+      LMCACHE_CONFIG_FILE: /etc/lmcache.yaml
+      LMCACHE_GDS_PATH: /data/b
+    volumes: [./lmcache.yaml:/etc/lmcache.yaml]
+"""
+    files = {"compose.yaml": compose, "lmcache.yaml": "local_cpu: false\ngds_path: /data/a\n"}
+    report = app(files)
+    stored = [stack for stack in report.stacks if stack.software == "LMCache in-process"]
+    assert [[(tier.type, tier.path) for tier in stack.tiers] for stack in stored] == [[("gds_path", "/data/b")]]
+    (found,) = (f for f in report.findings if f.id == "app.environment-over-file")
+    assert found.subject == "compose.yaml:7"
+    assert "LMCACHE_GDS_PATH=/data/b replaces gds_path: /data/a" in found.message
+    same = app(files | {"compose.yaml": compose.replace("/data/b", "/data/a")})
+    assert not [f for f in same.findings if f.id == "app.environment-over-file"]
