@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Annotated, Optional
 
@@ -7,6 +8,43 @@ import typer
 
 from gdsctl.cli.options import NoColor, Output
 from gdsctl.errors import InputError, UsageError
+
+_NUMBER = re.compile(r"(-?\d{1,18}(?:\.\d{1,9})?(?:e\d{1,2})?)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
+_COUNTS = {"": 1, "k": 1 << 10, "m": 1 << 20}  # as the context lengths of models are named: 128k is 131,072
+_GIB = {
+    "": 1.0,
+    "mib": 1 / 1024,
+    "gib": 1,
+    "tib": 1 << 10,
+    "pib": 1 << 20,
+    "m": 1 / 1024,
+    "g": 1,
+    "t": 1 << 10,
+    "p": 1 << 20,
+}
+
+
+def _tokens(name: str, text: str | None) -> int | None:
+    """A whole number of tokens. Raises UsageError for anything else."""
+    if text is None:
+        return None
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None or match[2].lower() not in _COUNTS:
+        raise UsageError(f"--{name} {text!r}: tokens such as 32000 or 128k (128 x 1024) are wanted")
+    count = float(match[1]) * _COUNTS[match[2].lower()]
+    if count != int(count):
+        raise UsageError(f"--{name} {text!r} is not a whole number of tokens")
+    return int(count)
+
+
+def _gib(name: str, text: str | None) -> float | None:
+    """GiB of `640`, `640GiB`, `20TiB`. Raises UsageError for anything else; TB is 10^12 bytes to some and 2^40 to others."""
+    if text is None:
+        return None
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None or match[2].lower() not in _GIB:
+        raise UsageError(f"--{name} {text!r}: GiB such as 640, or 512GiB or 20TiB (powers of 1024) are wanted")
+    return float(match[1]) * _GIB[match[2].lower()]
 
 
 class Format(str, Enum):
@@ -37,16 +75,18 @@ def size(  # noqa: PLR0917 -- options, named on the command line
         Optional[int], typer.Option(metavar="N", help="Tensor-parallel ranks. Default: 1.", show_default=False)
     ] = None,
     tokens: Annotated[
-        Optional[int], typer.Option(metavar="N", help="Tokens of one request.", show_default=False)
+        Optional[str],
+        typer.Option(metavar="N", help="Tokens of one request; 128k is 128 x 1024.", show_default=False),
     ] = None,
     volume_gib: Annotated[
-        Optional[float], typer.Option(metavar="V", help="GiB to keep sessions in.", show_default=False)
+        Optional[str],
+        typer.Option(metavar="V", help="GiB to keep sessions in, or 20TiB, 512GiB.", show_default=False),
     ] = None,
     context: Annotated[
-        Optional[int], typer.Option(metavar="N", help="Tokens of one session.", show_default=False)
+        Optional[str], typer.Option(metavar="N", help="Tokens of one session; 128k as well.", show_default=False)
     ] = None,
     l1_gib: Annotated[
-        Optional[float],
+        Optional[str],
         typer.Option(
             metavar="G", help="GiB of the memory tier above: how many of the sessions it holds.", show_default=False
         ),
@@ -72,13 +112,15 @@ def size(  # noqa: PLR0917 -- options, named on the command line
     from gdsctl.kvcache.size import Asked, size_of_model, size_of_rate
     from gdsctl.render import documents
 
+    request_tokens, context_tokens = _tokens("tokens", tokens), _tokens("context", context)
+    volume, l1 = _gib("volume-gib", volume_gib), _gib("l1-gib", l1_gib)
     for name, value in {
         "tokens-per-gib": tokens_per_gib,
         "tp": tp,
-        "tokens": tokens,
-        "volume-gib": volume_gib,
-        "context": context,
-        "l1-gib": l1_gib,
+        "tokens": request_tokens,
+        "volume-gib": volume,
+        "context": context_tokens,
+        "l1-gib": l1,
         "chunk-tokens": chunk_tokens,
         "bandwidth-gbs": bandwidth_gbs,
         "prefill-tokens-per-s": prefill_tokens_per_s,
@@ -86,10 +128,10 @@ def size(  # noqa: PLR0917 -- options, named on the command line
         if value is not None and not 1e-9 <= value <= 1e15:
             raise UsageError(f"--{name} {value}: a positive number is wanted")
     asked = Asked(
-        tokens=tokens,
-        volume_gib=volume_gib,
-        context_tokens=context,
-        l1_gib=l1_gib,
+        tokens=request_tokens,
+        volume_gib=volume,
+        context_tokens=context_tokens,
+        l1_gib=l1,
         chunk_tokens=chunk_tokens,
         bandwidth_gbs=bandwidth_gbs,
         prefill_tokens_per_s=prefill_tokens_per_s,
@@ -114,9 +156,9 @@ def size(  # noqa: PLR0917 -- options, named on the command line
     elif format is Format.lmcache_bench:
         from gdsctl.emit import lmcache_bench
 
-        if volume_gib is None or context is None:
+        if volume is None or context_tokens is None:
             raise UsageError("--format lmcache-bench needs --volume-gib and --context, the tokens of one document")
-        values = lmcache_bench.configuration(volume_gib, context, report.tokens_per_gib)
+        values = lmcache_bench.configuration(volume, context_tokens, report.tokens_per_gib)
         documents.deliver(lmcache_bench.text(values), output)
     else:
         documents.deliver(documents.ENCODERS[format.value](report), output)

@@ -32,6 +32,7 @@ _DTYPE_NAMES = {
     "fp4": "nvfp4",
 }
 KV_DTYPES = ("auto", *_DTYPES, *_DTYPE_NAMES)
+_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "multi_query_group_num", "n_head_kv")
 _LARGEST = 10**7
 _MOST_LAYERS = 10_000
 # Where a multimodal model keeps the language model's part.
@@ -91,7 +92,8 @@ class Layers(Record, frozen=True, kw_only=True):
 class Attention(Record, frozen=True, kw_only=True):
     """`stateful`: layers whose state does not grow with the tokens (Mamba, linear attention), not counted anywhere.
 
-    `dtype_said`: where the element type comes from.
+    `dtype_said`: where the element type comes from; `kv_heads_said`: False where the file does not tell the KV heads, so that
+    as many as attention heads were taken; `position_tokens`: max_position_embeddings, None: not said.
     """
 
     model_type: str
@@ -100,6 +102,8 @@ class Attention(Record, frozen=True, kw_only=True):
     stateful: int
     dtype: str
     dtype_said: str
+    kv_heads_said: bool = True
+    position_tokens: int | None = None
 
     def check_tp(self, tp: int) -> None:
         """Raises UsageError for a tensor-parallel size that engines refuse (vLLM: heads and KV heads must divide)."""
@@ -181,6 +185,7 @@ def read_model_config(text: str, kv_dtype: str = "auto") -> Attention:
     dtype, said = _dtype(outer, values, kv_dtype)
     if dtype == "fp8_ds_mla" and not all(group.latent for group in groups):
         raise UsageError("--kv-dtype fp8_ds_mla is for models with a latent cache (kv_lora_rank)")
+    positions = (values.get("max_position_embeddings"), outer.get("max_position_embeddings"))
     return Attention(
         model_type=str(values.get("model_type") or outer.get("model_type") or "?")[:60],
         heads=heads,
@@ -188,6 +193,11 @@ def read_model_config(text: str, kv_dtype: str = "auto") -> Attention:
         stateful=sum(kind == "state" for kind in kinds),
         dtype=dtype,
         dtype_said=said,
+        kv_heads_said=isinstance(values.get("block_configs"), list)
+        or config.flag("multi_query")
+        or any(values.get(name) is not None for name in _KV_HEADS)
+        or not any(not group.latent and group.kv_heads == heads for group in groups),
+        position_tokens=next((n for n in positions if isinstance(n, int) and not isinstance(n, bool) and n > 0), None),
     )
 
 
@@ -321,7 +331,7 @@ def _layers(config: _Config, count: int, heads: int, *, windowed: bool) -> Layer
 
 
 def _kv_heads(config: _Config, heads: int) -> int:
-    given = config.number("num_key_value_heads", "num_kv_heads", "n_kv_heads", "multi_query_group_num", "n_head_kv")
+    given = config.number(*_KV_HEADS)
     if given is None:
         return 1 if config.flag("multi_query") else heads  # as transformers takes its absence: MHA
     if heads % given:

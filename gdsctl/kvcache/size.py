@@ -75,6 +75,17 @@ def size_of_model(attention: Attention, tp: int, asked: Asked) -> Size:
     said = f"({terms}){spread}" if spread and len(attention.layers) > 1 else f"{terms}{spread}"
     formula = f"{said} = {_n(total)} bytes/token; 2^30 / {_n(total)} = {_n(GIB / total)} tokens/GiB"
     notes = [f"element type: {attention.dtype} ({attention.dtype_said})"]
+    if not attention.kv_heads_said:
+        notes.append(
+            f"num_key_value_heads is not in the file: as many KV heads as attention heads are counted ({attention.heads}, "
+            "multi-head attention), as transformers does; a model with grouped heads keeps a fraction of that"
+        )
+    most = max(asked.tokens or 0, asked.context_tokens or 0)
+    if attention.position_tokens is not None and most > attention.position_tokens:
+        notes.append(
+            f"{most} tokens are more than max_position_embeddings, {attention.position_tokens}: engines refuse so long a request "
+            "unless they are told to extend it"
+        )
     copies = max((tp // group.kv_heads for group in attention.layers if not group.latent), default=1)
     if copies > 1:
         notes.append(f"--tp {tp} is more than the KV heads: each is kept {copies} times")

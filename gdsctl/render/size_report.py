@@ -28,9 +28,10 @@ def _rows(size: Size) -> list[tuple[str, str]]:
         rows.insert(1, ("  of them on one GPU", f"{size.bytes_per_token_per_gpu:,.10g}"))
     if size.windowed_bytes_per_token is not None:
         rows.append(("bytes per token past the window", f"{size.windowed_bytes_per_token:,.10g}"))
+    ranks = size.bytes_per_token_per_gpu != size.bytes_per_token
     rows.append(
         (
-            f"one chunk ({size.chunk_tokens} tokens)",
+            f"one chunk ({size.chunk_tokens} tokens{', one rank' if ranks else ''})",
             f"{size.chunk_bytes:,} bytes ({size.chunk_bytes / (1 << 20):.4g} MiB)",
         )
     )

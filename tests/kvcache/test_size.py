@@ -296,3 +296,57 @@ def test_odd_configs_are_explained(changes: dict[str, Any]) -> None:
     except GdsctlError as error:
         told = str(error)
     assert told if told is not None else found.bytes_per_token > 0
+
+
+# 32 layers x 2 x 8 heads x 128 x 2 bytes = 131,072 bytes a token, 8,192 tokens/GiB
+PLAIN = {
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "torch_dtype": "bfloat16",
+    "max_position_embeddings": 131072,
+}
+
+
+def document(capsys: pytest.CaptureFixture[str], folder: Path, config: dict[str, Any], *arguments: str) -> Any:
+    file = folder / "config.json"
+    file.write_text(json.dumps(config))
+    assert run(["size", "--model", str(file), *arguments, "--format", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_suffixes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """128k tokens are 131,072, so 16 GiB; 20 TiB are 20,480 GiB, so 1,280 sessions of that."""
+    found = document(capsys, tmp_path, PLAIN, "--tokens", "128k", "--volume-gib", "20TiB", "--context", "128K")
+    assert (found["request_gib"], found["sessions"]) == (16, 1280)
+    assert not [note for note in found["notes"] if "max_position" in note]
+    for volume in ("16384GiB", "16384", "16T", "16tib", "1.6384e4"):
+        assert document(capsys, tmp_path, PLAIN, "--volume-gib", volume, "--context", "128k")["sessions"] == 1024
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--tokens", "128kb"], ["--tokens", "0.5"], ["--tokens", "x"], ["--tokens", "inf"], ["--tokens", "-1k"]]
+    + [["--context", "1k", "--volume-gib", size] for size in ("20TB", "1GB", "-1", "0TiB", "nan", "")],
+)
+def test_amounts_that_are_none(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["size", "--tokens-per-gib", "8192", *arguments]) == 2
+    assert arguments[-2].removeprefix("--") in capsys.readouterr().err
+
+
+def test_what_a_config_does_not_say_is_noted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = {key: value for key, value in PLAIN.items() if key != "num_key_value_heads"}
+    found = document(capsys, tmp_path, config, "--tokens", "256k")
+    assert found["bytes_per_token"] == 32 * 2 * 32 * 128 * 2
+    assert any("num_key_value_heads is not in the file" in note and "(32," in note for note in found["notes"])
+    assert any("262144 tokens are more than max_position_embeddings, 131072" in note for note in found["notes"])
+    assert not [n for n in document(capsys, tmp_path, PLAIN)["notes"] if "num_key_value_heads" in n or "position" in n]
+
+
+def test_a_chunk_is_one_rank_s(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(PLAIN))
+    for tp, label in (("1", "one chunk (256 tokens)"), ("4", "one chunk (256 tokens, one rank)")):
+        assert run(["size", "--model", str(file), "--tp", tp]) == 0
+        assert label in capsys.readouterr().out
