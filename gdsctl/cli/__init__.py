@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from gdsctl.cli.messages import say, swallow
+from gdsctl.cli.messages import nowhere, say, swallow
 from gdsctl.errors import GdsctlError
 
 
@@ -66,18 +66,24 @@ def _print_version() -> None:
 def _prepare_streams() -> None:
     """Stand-ins for standard streams that the caller closed (`>&-`), or the next file opened would become one of them.
 
-    Reading and writing then fail as on the closed ones (EBADF), for each is opened for the other direction; what goes
-    to standard error is lost.
+    Reading and writing then fail as on the closed ones (EBADF), for each is an end of a pipe of the other direction;
+    what goes to standard error is lost.
     """
-    for number, (name, flags) in enumerate((("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))):
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            opened = os.open(os.devnull, flags)
+            opened = nowhere() if name == "stderr" else _end_of_a_pipe(writing=name == "stdin")
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)
             setattr(sys, name, open(number, "r" if name == "stdin" else "w", encoding="utf-8", closefd=False))  # noqa: SIM115 -- lives as long as the process
     if isinstance(sys.stdout, io.TextIOWrapper):  # a locale of ASCII: no sign that it lacks may end a report
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _end_of_a_pipe(*, writing: bool) -> int:
+    ends = os.pipe()
+    os.close(ends[not writing])
+    return ends[writing]
 
 
 def _fault(fault: Exception) -> int:

@@ -260,6 +260,11 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         seed=seed,
     )
     check(request)
+    others = list(dict.fromkeys(engine.value for engine in compare or ()))
+    if others:
+        from gdsctl.probe.compare import require
+
+        require(request, others)
     for result in (output if output != "-" else None, plot):
         if result is not None:
             require_writable(result)
@@ -272,8 +277,9 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         else:
             from gdsctl.probe.probe import probe as run
         report = run(request, source, pipeline.inspect(source), progress=progress)
+    code = 0
     if compare:
-        report = _with_comparison(request, report, [engine.value for engine in compare])
+        report, code = _with_comparison(request, report, others)
     if plot is not None:
         documents.write_atomically(plot, probe_plot.picture(report, os.path.splitext(plot)[1][1:].lower()))
     if format is Format.table:
@@ -282,7 +288,7 @@ def probe(  # noqa: PLR0917 -- options, named on the command line
         terminal.deliver(probe_report.probe_report(report, verbose=verbose), output, no_color=no_color)
     else:
         documents.deliver(documents.ENCODERS[format.value](report), output)
-    return _code(report, require_path.value if require_path else None)
+    return _code(report, require_path.value if require_path else None) or code
 
 
 def _keep_streams_taken() -> None:
@@ -293,13 +299,16 @@ def _keep_streams_taken() -> None:
         os.close(descriptor)
 
 
-def _with_comparison(request: Request, report: ProbeReport, engines: list[str]) -> ProbeReport:
+def _with_comparison(request: Request, report: ProbeReport, engines: list[str]) -> tuple[ProbeReport, int]:
+    """With the exit code of the first engine that did not run."""
     import msgspec
 
     from gdsctl.probe.compare import compared
 
-    rows, notes = compared(request, report, list(dict.fromkeys(engines)))
-    return msgspec.structs.replace(report, comparison=rows, notes=(*report.notes, *notes))
+    rows, notes, code = compared(request, report, engines)
+    for note in notes:
+        say(note)
+    return msgspec.structs.replace(report, comparison=rows, notes=(*report.notes, *notes)), code
 
 
 def _chunk_bytes(model: str, tokens: int | None, tp: int) -> int:

@@ -19,7 +19,7 @@ from gdsctl.probe.limiter import Held, limiter
 from gdsctl.probe.report import Latency, ProbeReport, SideRow
 from gdsctl.probe.request import SWEEP_SECONDS, Case, Request, check
 from gdsctl.probe.run import Progress
-from gdsctl.probe.tools.run import Prepared, prepared
+from gdsctl.probe.tools.run import TOOLS, Prepared, able, prepared
 from gdsctl.probe.tools.tool import Side, ToolFigures, Work
 from gdsctl.probe.verdict import Observed, joined, judge
 from gdsctl.source.base import Source
@@ -45,8 +45,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
     """
     del progress
     check(request)
-    _only_what_tools_do(request)
-    gpus, addresses = _gpus(request)
+    gpus, addresses = require(request)
     settings = CufileSettings(node.gds.cufile_config.merged or {}, strict=request.strict)
     with contextlib.ExitStack() as stack:
         stack.callback(settings.close)
@@ -56,7 +55,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
             with prepared(
                 request.engine,
                 request.tool_mode,
-                _work(setting, case),
+                _work(request, gpus, case),
                 request.path,
                 environment={**settings.environment, "GLIBC_TUNABLES": _tunables()},
             ) as ready:
@@ -65,6 +64,19 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
             ran.append(runs[0][1])
         log = settings.log_lines()
     return report(_carrier(setting, ran[0]), found, _notes(ran, log))
+
+
+def require(request: Request) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Can the program do all that is asked for? Asked before it moves anything; the GPUs that it is to use, by the CUDA
+    driver's index and by their addresses.
+
+    Raises UsageError for what it cannot do, UndecidedError where it, a mode of it or a GPU is not here.
+    """
+    _only_what_tools_do(request)
+    gpus, addresses = _gpus(request)
+    for case in request.cases:
+        able(TOOLS[request.engine], request.tool_mode, _work(request, gpus, case))
+    return gpus, addresses
 
 
 def _tunables() -> str:
@@ -101,8 +113,7 @@ def _gpus(request: Request) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return wanted, tuple(map(cuda.address, wanted))
 
 
-def _work(setting: _Setting, case: Case) -> Work:
-    request = setting.request
+def _work(request: Request, gpus: tuple[int, ...], case: Case) -> Work:
     return Work(
         rw=request.rw,
         read_percent=request.read_percent,
@@ -111,7 +122,7 @@ def _work(setting: _Setting, case: Case) -> Work:
         threads=case.threads,
         iodepth=case.iodepth,
         seconds=request.seconds or (SWEEP_SECONDS if request.sweeps else None),
-        gpus=setting.gpus,
+        gpus=gpus,
         registered=request.registered,
         seed=request.seed,
     )

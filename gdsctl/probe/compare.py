@@ -6,12 +6,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from gdsctl.errors import RefusedError
+from gdsctl.probe import by_tool
+from gdsctl.probe.cuda import Cuda, gpus_wanted
 from gdsctl.probe.report import ComparisonRow, ProbeReport
 from gdsctl.probe.request import Request
+from gdsctl.probe.tools.run import TOOLS
 
 _ALIKE = 0.05
 _BEYOND_S = 600.0
@@ -26,32 +30,58 @@ main()
 """
 _TO_GPU = frozenset({"nvidia-fs", "p2pdma", "c2c", "rdma"})
 _CUFILE = frozenset({"cufile", "compat", "auto"})
+_ON_GPU = frozenset({"cufile", "compat", "bounce"})
 _OVER_HOST = frozenset({"compat", "bounce"})
 
 
-def compared(
-    request: Request, report: ProbeReport, engines: Sequence[str]
-) -> tuple[tuple[ComparisonRow, ...], tuple[str, ...]]:
-    """A row for each engine that ran, a note for each that could not; of a sweep the fastest combination is repeated."""
-    rows, notes = [], []
+class Compared(NamedTuple):
+    """`rows`: of the engines that ran; `notes`: of those that did not, and why; `code`: the exit code of the first of them."""
+
+    rows: tuple[ComparisonRow, ...]
+    notes: tuple[str, ...]
+    code: int
+
+
+def require(request: Request, engines: Sequence[str]) -> None:
+    """Are the engines here? Asked before anything is moved, as far as it can be told without them at work.
+
+    Raises UsageError for what one of them cannot do, UndecidedError for one that is not here. A program is asked for one
+    combination only: of a sweep it will repeat the fastest.
+    """
+    for engine in engines:
+        if engine in TOOLS:
+            case = request.cases[0]
+            one = {"block_bytes": (case.block_bytes,), "threads": (case.threads,), "iodepth": (case.iodepth,)}
+            by_tool.require(msgspec.structs.replace(request, engine=engine, tool_mode=None, sweep=False, **one))
+        elif engine in _ON_GPU:
+            cuda = Cuda()
+            if request.gpus is not None:
+                gpus_wanted(cuda, request.gpus)
+
+
+def compared(request: Request, report: ProbeReport, engines: Sequence[str]) -> Compared:
+    """Of a sweep the fastest combination is repeated."""
+    rows, notes, code = [], [], 0
     for engine in engines:
         limit_s = _BEYOND_S + request.repeat * (10 * report.seconds + request.warmup_seconds + request.ramp_seconds)
         try:
             done = subprocess.run(
                 [sys.executable, "-c", _START, _ROOT, *arguments(request, report, engine)],
-                stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=limit_s,
+                input=b"", capture_output=True, check=False, timeout=limit_s,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             notes.append(f"not compared with {engine}: not done after {limit_s:.0f} s")
+            code = code or RefusedError.exit_code
             continue
         if done.returncode in (0, 1) and done.stdout:
             rows.append(_row(report, engine, msgspec.json.decode(done.stdout)))
         else:
+            code = code or max(done.returncode, 0) or RefusedError.exit_code
             said = done.stderr.decode(errors="backslashreplace").strip().split("\n")[-1]
             notes.append(
                 f"not compared with {engine}: {said.removeprefix('gdsctl: ') or f'exit code {done.returncode}'}"
             )
-    return tuple(rows), tuple(notes)
+    return Compared(tuple(rows), tuple(notes), code)
 
 
 def arguments(request: Request, report: ProbeReport, engine: str) -> list[str]:

@@ -5,16 +5,17 @@ It is the node's with statistics and a log of this run; `/etc/cufile.json` is me
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 from gdsctl.errors import InputError
 from gdsctl.parse import cufile_log
+from gdsctl.probe.target import own_folder
 
 STATS_LEVEL = 3
 _OVERRULING = ("CUFILE_ALLOW_COMPAT_MODE", "CUFILE_FORCE_COMPAT_MODE", "CUFILE_LOGGING_LEVEL", "CUFILE_STATS_LEVEL")
@@ -24,12 +25,15 @@ _MOST_LOG = 16 << 20
 class CufileSettings:
     """`strict`: without compat mode; `compat`: in nothing but compat mode.
 
+    Its folder is gone when it is closed, or when the process ends, however it ends.
+
     `environment`: what makes the library of a process use them, None to be removed; it overrules a cufile.json.
     """
 
     def __init__(self, configuration: dict[str, Any], *, strict: bool, compat: bool = False) -> None:
         """`configuration`: merged values of the node's cufile.json."""
-        self._folder = tempfile.mkdtemp(prefix="gdsctl-cufile-")
+        self._stack = contextlib.ExitStack()
+        self._folder = self._stack.enter_context(own_folder(tempfile.gettempdir()))
         self._log = os.path.join(self._folder, "cufile.log")
         path = os.path.join(self._folder, "cufile.json")
         try:
@@ -58,7 +62,7 @@ class CufileSettings:
         )
 
     def close(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._stack.close()
 
 
 def private_configuration(merged: dict[str, Any], folder: str, *, strict: bool, compat: bool = False) -> dict[str, Any]:

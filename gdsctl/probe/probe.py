@@ -116,7 +116,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
             for target in targets:
                 lay_out(target, request, progress)
         found = [_repeated(setting, case, progress) for case in request.cases]
-        return report(_carrier(setting), found, _notes(setting))
+        return report(_carrier(setting), found, [*_notes(setting), *_short(setting, found)])
 
 
 def _require_blocks(path: str, case: Case, targets: Sequence[Target]) -> None:
@@ -155,6 +155,17 @@ def _notes(setting: _Setting) -> list[str]:
     if max(setting.request.iodepth) > 1 and not engine.queues:
         notes.append(f"--iodepth is kept by as many more threads, as far as there are blocks: {engine.why_no_queue}")
     return [*notes, *(f"cufile.log: {line}" for line in engine.log_lines()[:_MOST_LOG_LINES])]
+
+
+def _short(setting: _Setting, found: Sequence[Sequence[Figures]]) -> list[str]:
+    """Of what was there already less may be read than --size asks for."""
+    request, target = setting.request, setting.targets[0]
+    if target.own or target.size_bytes + max(case.block_bytes for case in request.cases) > request.size_bytes:
+        return []
+    passes = max(figures.bytes for runs in found for figures in runs) / target.size_bytes
+    again = f", over and over: up to {passes:.1f} times in a run" if passes > 1 else ""
+    did = "written and read" if request.mixed else "written" if request.writes else "read"
+    return [f"{target.path} is shorter than --size: its {words(target.size_bytes)} in whole blocks were {did}{again}"]
 
 
 def lay_out(target: Target, request: Request, progress: Progress | None) -> None:

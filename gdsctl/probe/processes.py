@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,6 @@ from gdsctl.errors import RefusedError
 from gdsctl.probe.pauses import Pauses
 
 _PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_EVERY_S = 1.0
 _END_PATIENCE_S = 5.0
 _CLEAN_PATIENCE_S = 300.0
@@ -162,45 +162,51 @@ def _workers(works: Sequence[Work]) -> Iterator[list[_Worker]]:
 def keeper(clean: Callable[[], None], *, keeps: int | None = None) -> Iterator[Callable[[], None]]:
     """Does `clean` when the block ends, in a process that outlives SIGKILL of this one and of its workers.
 
-    It waits for the end of a pipe that they all hold open; `keeps`: a descriptor that it wants. Given is what tells it that there is nothing to clean. Raises
-    RefusedError where it cannot be started.
+    It waits for the end of a connection that they all hold open; `keeps`: a descriptor that it wants. Given is what tells
+    it that there is nothing to clean. Raises RefusedError where it cannot be started.
     """
-    reading, writing = os.pipe()
+    ours, theirs = socket.socketpair()
     try:
         process = _fork()
     except OSError as error:
-        os.close(reading)
-        os.close(writing)
+        ours.close()
+        theirs.close()
         raise RefusedError(f"starting a process that cleans up: {error.strerror}") from error
     if not process:
-        _keep(reading, writing, clean, keeps)
-    os.close(reading)
+        _keep(theirs.detach(), ours.detach(), clean, keeps)
+    theirs.close()
 
     def nothing_to_clean() -> None:
-        with contextlib.suppress(BrokenPipeError):  # somebody killed it
-            os.write(writing, b"x")
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # somebody killed it
+            ours.send(b"x")
 
     try:
+        if not ours.recv(1):  # until it is out of reach of what ends this one
+            raise RefusedError("the process that cleans up ended before it began")
         yield nothing_to_clean
     finally:
-        os.close(writing)
+        ours.close()
         _wait_for(process, _CLEAN_PATIENCE_S)
 
 
-def _keep(reading: int, writing: int, clean: Callable[[], None], keeps: int | None) -> None:
+def _keep(mine: int, theirs: int, clean: Callable[[], None], keeps: int | None) -> None:
     """The whole life of the keeper; does not return. `keeps`: the one descriptor that stays open for `clean`."""
     try:
-        os.setsid()  # what the terminal or a shell sends to the group is not for it
-        for number in _ENDING:
-            signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-        os.close(writing)
+        # What the terminal or a shell sends to the group is not for it, nor what `killall` sends to all of one name: it
+        # keeps off whatever can be kept off, as _fork left it.
+        os.setsid()
+        os.close(theirs)
         # Whoever reads our output to its end does not wait for this one; and what is left open may be all that may be.
-        for descriptor in _descriptors() - {reading, keeps}:
+        for descriptor in _descriptors() - {mine, keeps}:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-        if not os.read(reading, 1):
-            os.close(reading)
+        os.write(mine, b"x")
+        try:
+            told = os.read(mine, 1)
+        except ConnectionResetError:  # it was killed with our word unread
+            told = b""
+        if not told:
+            os.close(mine)
             clean()
     finally:
         os._exit(0)
@@ -221,12 +227,12 @@ def _wait_for(process: int, seconds: float) -> None:
 
 
 def _fork() -> int:
-    """The child comes back with _ENDING held off; it lets them in when it is set up to live with them.
+    """The child comes back with all signals held off; it lets them in when it is set up to live with them.
 
     Python runs other modules' functions after a fork, in the parent, too: a KeyboardInterrupt in one of them would be
     written to standard error and forgotten (logging's, for one).
     """
-    held, process = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING), -1
+    held, process = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()), -1
     try:
         with warnings.catch_warnings():
             # Python 3.12 warns where there are other threads, whose locks a child would keep; it takes none of them.
@@ -244,7 +250,7 @@ def _live(work: Work, connection: Connection, parent: int, others: Sequence[Conn
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the parent decides
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             return

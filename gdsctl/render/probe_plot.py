@@ -19,11 +19,9 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#
 
 
 def ready(path: str) -> None:
-    """Raises UsageError, before anything is measured, for a form, a folder or a machine that cannot be drawn on."""
+    """Raises UsageError, before anything is measured, for a form or a machine that cannot be drawn on."""
     if os.path.splitext(path)[1].lstrip(".").lower() not in FORMATS:
         raise UsageError(f"--plot: {path}: the name must end in .{', .'.join(FORMATS)}")
-    if not os.path.isdir(os.path.dirname(path) or "."):
-        raise UsageError(f"--plot: {path}: there is no such folder")
     try:
         import matplotlib  # noqa: F401, ICN001 -- is it there?
     except ImportError:

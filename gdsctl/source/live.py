@@ -140,13 +140,15 @@ def _run(argv: list[str], environment: dict[str, str], timeout_s: float) -> Outp
         process = subprocess.Popen(
             argv,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # closed at once; a chroot may have no /dev/null
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # so that a wrapper's children end with it
         )
     except OSError as error:
         return missing(error)
+    if process.stdin is not None:
+        process.stdin.close()
     try:
         streams = _streams(process, time.monotonic() + timeout_s)
     except BaseException:

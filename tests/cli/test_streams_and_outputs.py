@@ -53,6 +53,37 @@ def test_closed_and_full_streams(arguments: str, code: int, tmp_path: Path) -> N
         assert list(json.loads((tmp_path / "out").read_text())["modules"]) == ["nvme"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("parse proc-modules modules >&-", 5),
+        ("parse proc-modules - <&-", 5),
+        ("parse proc-modules modules 2>&- | true", 0),
+        ("schema inspect | true", 0),
+        ("--version >full", 5),
+        ("parse proc-modules modules -o out <&- >&- 2>&-", 0),
+        ("probe . --engine posix --size 1M --format json >probed", 0),
+        ("inspect --format json >whole", 0),
+    ],
+)
+def test_without_dev_null(arguments: str, code: int, tmp_path: Path) -> None:
+    """As in some chroots and containers: /dev is empty but for a device that is always full."""
+    if bash("unshare --mount --map-root-user true", tmp_path).returncode:
+        pytest.skip("no namespace of mounts here")
+    prepare = "touch full; mount --bind /dev/full full; mount -t tmpfs none /dev"
+    done = bash(
+        f"exec unshare --mount --map-root-user bash -c {shlex.quote(f'{prepare}; set -o pipefail; {COMMAND} {arguments}')}",
+        tmp_path,
+    )
+    if arguments.startswith("probe") and b"O_DIRECT" in done.stderr:
+        pytest.skip("the temporary folder's file system has no O_DIRECT")
+    assert done.returncode == code, done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+    assert done.stderr.count(b"\n") == (1 if code == 5 else 0)
+    assert not list(tmp_path.glob("gdsctl-fault-*"))
+
+
 @pytest.mark.parametrize("place", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_output_to_what_is_open_already(place: str, tmp_path: Path) -> None:
     assert json.loads(bash(f"{PARSE} modules -o {place} | cat", tmp_path).stdout)

@@ -79,7 +79,7 @@ def carry(library: str, tmp_path: Path, **asked: Any) -> tuple[dict[str, Any], b
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert not list(tmp_path.glob("gdsctl-cufile-*"))
+    assert not list(tmp_path.glob(".gdsctl-*"))
     return json.loads(done.stdout), path.read_bytes()
 
 

@@ -109,6 +109,22 @@ def test_a_program_that_does_not_go_direct_whatever_it_says(folder: Path, tmp_pa
     assert (found["path_taken"]["verdict"], found["direct"]) in (("mixed", False), ("unknown", None))
 
 
+@pytest.mark.parametrize(("program", "modes"), [("fio", "psync, io_uring, libaio"), ("gdsio", "0, 1, 2")])
+def test_a_mode_that_a_program_does_not_have(folder: Path, program: str, modes: str) -> None:  # noqa: F811
+    """A usage error, whether or not the program is here."""
+    code, found, said = probe(folder, "--engine", program, "--tool-mode", "nosuch", "--size", "1M", path="/nonexistent")
+    assert (code, found) == (2, None)
+    assert said.startswith(f"gdsctl: --tool-mode: {program} has no mode nosuch; it has {modes}")
+
+
+def test_what_one_combination_cannot_do_is_told_before_the_first_is_run(folder: Path, fio: str) -> None:  # noqa: F811
+    del fio
+    asked = ("--engine", "fio", "--tool-mode", "psync", "--iodepth", "1,2", "--duration", "100", "--size", "1M")
+    code, found, said = probe(folder, *asked)
+    assert (code, found) == (2, None)
+    assert "psync moves one block at a time" in said
+
+
 def test_the_mode_of_no_program(folder: Path) -> None:  # noqa: F811
     code, _, said = probe(folder, "--engine", "posix", "--tool-mode", "psync", "--size", "1M")
     assert code == 2

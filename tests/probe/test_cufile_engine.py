@@ -67,7 +67,7 @@ def probe(stub: str, tmp_path: Path):
             check=False,
         )
         assert os.listdir(folder) == []
-        assert not list(tmp_path.glob("gdsctl-cufile-*"))
+        assert not list(tmp_path.glob(".gdsctl-*"))
         return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
     return run

@@ -289,7 +289,6 @@ def test_a_picture_that_cannot_be_drawn_is_refused_first(folder: Path) -> None:
         ["--rate", "x"],
         ["--mix", "101"],
         ["--plot", "p.gif"],
-        ["--plot", "no/such/folder/p.svg"],
         ["--plot", ""],
         ["--i-know-this-destroys-data", "/dev/null"],
     ],
@@ -310,6 +309,40 @@ def test_an_existing_file(folder: Path) -> None:
     assert gdsctl(file, "--engine", "posix", "--allow-existing", "--rw", "write").returncode == 2
     assert gdsctl(file, "--engine", "posix", "--allow-existing").returncode == 0
     assert file.read_bytes() == content
+
+
+def test_an_existing_file_that_is_shorter(folder: Path) -> None:
+    """7 blocks of 64 KiB and a rest: 448 KiB are read, in half a second more often than once."""
+    file = folder / "data"
+    file.write_bytes(os.urandom((7 << 16) + 4096))
+    os.sync()
+    asked = (file, "--engine", "posix", "--allow-existing", "--bs", "64k", "--format", "json")
+    notes = {}
+    for size, more in (("1M", ()), ("1M", ("--duration", "0.5")), ("448k", ("--duration", "0.5")), ("480k", ())):
+        done = gdsctl(*asked, "--size", size, *more)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        notes[size, bool(more)] = [note for note in found["notes"] if "shorter than --size" in note]
+        if (size, bool(more)) == ("1M", True):
+            times = found["bytes"] / (7 << 16)
+    assert notes["448k", True] == notes["480k", False] == []
+    (once,), (often,) = notes["1M", False], notes["1M", True]
+    assert once == f"{file} is shorter than --size: its 448 KiB in whole blocks were read"
+    assert often == f"{once}, over and over: up to {times:.1f} times in a run"
+
+
+def test_a_place_that_is_not_there(folder: Path) -> None:
+    """As for --output and --plot the system refuses; what is read to be understood is another thing: 4."""
+    for arguments in (
+        [folder / "nosuch"],
+        [folder, "--output", folder / "nosuch" / "x"],
+        [folder, "--plot", folder / "nosuch" / "x.svg"],
+    ):
+        done = gdsctl(*arguments, "--engine", "posix", "--size", "1M")
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (5, "", 1)
+        assert "ENOENT" in done.stderr
+    done = gdsctl(folder, "--workload", "kv-cache", "--model", folder / "nosuch", "--size", "1M")
+    assert done.returncode == 4
 
 
 def test_a_limit_on_file_size_ends_with_its_name(folder: Path) -> None:

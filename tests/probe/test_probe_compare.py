@@ -34,15 +34,13 @@ def test_what_a_ratio_means(verdict: str, engine: str, ratio: float, overlap: bo
     assert said(verdict, engine, ratio, overlap=overlap).startswith(expected)
 
 
-def test_with_itself_and_with_what_is_not_here(folder: Path) -> None:  # noqa: F811 -- the fixture
+def test_with_itself(folder: Path) -> None:  # noqa: F811 -- the fixture
     hostile = folder / "-n $(touch x)"
     hostile.mkdir()
     (folder / "typer.py").write_text("raise SystemExit(99)")  # what lies in the current folder is nobody's module
-    if os.path.exists("/dev/nvidiactl"):
-        pytest.skip("there is a GPU")
     done = subprocess.run(
         [*COMMAND, *("--size", "8M", "--bs", "64k,1M", "--rw", "randrw", "--mix", "60", "--threads", "2", "--files", "2"),
-         *("--duration", "0.2", "--repeat", "2", "--compare", "posix", "--compare", "bounce", "--", str(hostile))],
+         *("--duration", "0.2", "--repeat", "2", "--compare", "posix", "--", str(hostile))],
         capture_output=True, text=True, check=True, timeout=120,
         cwd=folder,
     )  # fmt: skip
@@ -51,7 +49,38 @@ def test_with_itself_and_with_what_is_not_here(folder: Path) -> None:  # noqa: F
     (row,) = found["comparison"]
     assert (row["engine"], row["verdict"]) == ("posix", found["path_taken"]["verdict"])
     assert row["ratio"] == pytest.approx(found["throughput_gbs"] / row["throughput_gbs"], rel=0.01)
-    (note,) = [note for note in found["notes"] if note.startswith("not compared with bounce: ")]
-    assert "settle with: nvidia-smi" in note
     assert os.listdir(hostile) == []
     assert sorted(os.listdir(folder)) == sorted([hostile.name, "typer.py"])
+
+
+@pytest.mark.parametrize("engine", ["bounce", "gdsio"])
+def test_with_what_is_not_here(folder: Path, tmp_path: Path, engine: str) -> None:  # noqa: F811 -- the fixture
+    """Told before anything is moved: no document, and long before --duration has passed."""
+    if os.path.exists("/dev/nvidiactl"):
+        pytest.skip("there is a GPU")
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    done = subprocess.run(
+        [*COMMAND, "--size", "8M", "--duration", "100", "--compare", "posix", "--compare", engine, str(folder)],
+        capture_output=True, text=True, check=False, timeout=50, env=os.environ | {"PATH": str(empty)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+    assert "settle with: " in done.stderr
+
+
+def test_with_what_fails(folder: Path, tmp_path: Path) -> None:  # noqa: F811 -- the fixture
+    """A stand-in for fio that has its engines and then fails: what was measured is told, and that the rest is not."""
+    program = tmp_path / "bin" / "fio"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\n[ "$1" = --enghelp ] && echo psync && exit\necho fio: no luck today >&2\nexit 9\n')
+    program.chmod(0o755)
+    done = subprocess.run(
+        [*COMMAND, "--size", "8M", "--compare", "fio", str(folder)],
+        capture_output=True, text=True, check=False, timeout=100,
+        env=os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["comparison"], found["bytes"]) == (5, [], 8 << 20)
+    said = "not compared with fio: fio ended with 9: fio: no luck today"
+    assert done.stderr == f"gdsctl: {said}\n"
+    assert said in found["notes"]

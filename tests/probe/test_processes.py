@@ -122,3 +122,48 @@ def _runs(process: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+FOLDERS = """
+import contextlib, os, signal, sys, time
+from gdsctl.probe.target import own_folder
+
+def children(process):
+    return [int(child) for child in open(f"/proc/{process}/task/{process}/children").read().split()]
+
+for number in range(1, signal.SIGRTMAX + 1):
+    if number not in signal.valid_signals() or number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+        continue
+    reading, writing = os.pipe()
+    process = os.fork()
+    if not process:
+        for one in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(one, signal.SIG_DFL)
+        with own_folder(sys.argv[1]) as folder:
+            open(os.path.join(folder, "file"), "w").close()
+            os.write(writing, b"x")
+            time.sleep(20)
+        os._exit(0)
+    os.read(reading, 1)
+    assert len(os.listdir(sys.argv[1])) == 1
+    keepers = children(process)
+    assert len(keepers) == 1
+    for one in [process] if number == signal.SIGKILL else [*keepers, process]:
+        os.kill(one, number)
+    time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)  # those that are ignored by default
+    os.waitpid(process, 0)
+    until = time.monotonic() + 10
+    while time.monotonic() < until and (os.listdir(sys.argv[1]) or os.path.exists(f"/proc/{keepers[0]}/fd/0")):
+        time.sleep(0.01)
+    print(number, os.listdir(sys.argv[1]))
+"""
+
+
+def test_a_folder_is_gone_whatever_signal_is_sent_to_all_processes(tmp_path: Path) -> None:
+    """As `killall -s NAME gdsctl` does, the one that cleans up included; SIGKILL to the others, in turn."""
+    done = subprocess.run([sys.executable, "-c", FOLDERS, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) > 50
+    assert [line for line in lines if not line.endswith(" []")] == []

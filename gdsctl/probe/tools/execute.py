@@ -53,7 +53,7 @@ def execute(
     try:
         process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # closed at once; a chroot may have no /dev/null
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={name: value for name, value in merged.items() if value is not None},
@@ -63,6 +63,8 @@ def execute(
         )
     except OSError as error:
         raise refused(command[0], error) from error
+    if process.stdin is not None:
+        process.stdin.close()
     status: int | None = None
     cpu = 0.0
     try:

@@ -91,6 +91,18 @@ class Prepared(NamedTuple):
         return seconds
 
 
+def able(tool: Tool, mode: str | None, work: Work) -> tuple[str, Mode]:
+    """The program and the mode it is to run in. Raises UsageError for what it cannot do, UndecidedError where it, or this
+    mode of it, is not here.
+    """
+    chosen = mode_of(tool, mode, work)
+    if not work.each_bytes:
+        raise UsageError(f"--size is less than one block of --bs for each of {work.threads} threads")
+    program = tool.program()
+    tool.require(program, chosen, work)
+    return program, chosen
+
+
 @contextlib.contextmanager
 def prepared(
     name: str, mode: str | None, work: Work, folder: str, *, environment: Mapping[str, str | None] | None = None
@@ -99,15 +111,10 @@ def prepared(
 
     `mode`: one of the tool's, None for its usual one; `environment`: on top of ours, such as CufileSettings.environment. Where
     the file needs a name, for libcufile or because the tool gives it one, it lies in a folder of its own.
-    Raises UndecidedError where the tool, or this mode of it, is not here, UsageError for what it cannot do, RefusedError
-    where the system refuses, ToolError where the tool fails.
+    Raises as `able` does, RefusedError where the system refuses, ToolError where the tool fails.
     """
     tool = TOOLS[name]
-    chosen = mode_of(tool, mode, work)
-    if not work.each_bytes:
-        raise UsageError(f"--size is less than one block of --bs for each of {work.threads} threads")
-    program = tool.program()
-    tool.require(program, chosen, work)
+    program, chosen = able(tool, mode, work)
     with contextlib.ExitStack() as stack:
         results = os.memfd_create("gdsctl-results")
         stack.callback(os.close, results)

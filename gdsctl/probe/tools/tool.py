@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Protocol
 
-from gdsctl.errors import GdsctlError, UndecidedError
+from gdsctl.errors import GdsctlError, UndecidedError, UsageError
 from gdsctl.probe.engine import Direction
 from gdsctl.probe.report import Latency
 from gdsctl.probe.traffic import Traffic
@@ -161,12 +161,14 @@ def find(name: str, places: Sequence[str] = ()) -> str:
 
 
 def mode_of(tool: Tool, wanted: str | None, work: Work) -> Mode:
-    """Raises UndecidedError for a mode that the tool does not have."""
+    """Raises UsageError for a mode that the tool does not have."""
     name = tool.default(work) if wanted is None else wanted
     for mode in tool.modes:
         if mode.name == name:
             return mode
-    raise UndecidedError(f"{tool.name} has no mode {name}; it has {', '.join(mode.name for mode in tool.modes)}")
+    raise UsageError(
+        f"--tool-mode: {tool.name} has no mode {name}; it has {', '.join(mode.name for mode in tool.modes)}"
+    )
 
 
 def last_line(output: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdsctl.errors import UndecidedError, UsageError
+from gdsctl.errors import UsageError
 from gdsctl.probe.report import Latency
 from gdsctl.probe.tools.elbencho import Elbencho
 from gdsctl.probe.tools.fio import Fio
@@ -304,7 +304,7 @@ def test_whatever_is_printed_no_other_error_comes(tool: Tool, output: str, resul
 def test_the_usual_mode_is_one_of_the_tools_own(tool: Tool) -> None:
     for work in (Work(), Work(iodepth=4), Work(gpus=(0,)), Work(gpus=(0,), iodepth=4)):
         assert mode_of(tool, None, work).gpu == bool(work.gpus)
-    with pytest.raises(UndecidedError, match=f"{tool.name} has no mode none"):
+    with pytest.raises(UsageError, match=f"{tool.name} has no mode none"):
         mode_of(tool, "none", Work())
 
 
