@@ -93,9 +93,10 @@ class Counters:
     ) -> None:
         self._source = source
         self._direction = direction
-        self._device = f"/sys/dev/block/{device[0]}:{device[1]}"
         self._mount = mount
         self.below = below(source, device, mount, blocks=blocks, mounts=mounts)
+        on = self.below.likely_on
+        self._device = f"/sys/dev/block/{on.major_minor if on is not None else f'{device[0]}:{device[1]}'}"
         self._members = self._by_path(self.below.drives)
         self._dirtied_of = tuple(map(self._backing_dev_info, self.below.written_to))
         self._gpus = gpus
@@ -133,7 +134,8 @@ class Counters:
 
         Linux 6.1 counts nothing on the head, 7.3 counts on both (drivers/nvme/host/multipath.c).
         """
-        disks = members or ((self._mount.device,) if self._mount is not None and self._mount.device else ())
+        mount = self.below.likely_on or self._mount
+        disks = members or ((mount.device,) if mount is not None and mount.device else ())
         if not any(_NVME_DISK.match(disk) for disk in disks):
             return members
         known = [found for name in _names(self._source, "/sys/class/block") if (found := _NVME_PATH.match(name))]

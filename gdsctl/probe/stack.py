@@ -17,19 +17,21 @@ from typing import NamedTuple
 
 from gdsctl.model.devices import Block, Mount
 from gdsctl.record import Record
-from gdsctl.source.base import Source, decode, got
+from gdsctl.source.base import Missing, Source, decode, got
 
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "rootfs"})
 _RAM_DISK = re.compile(r"(?:zram|ram)\d+\Z")
 _LOOP_GET_STATUS64 = 0x4C05  # Linux, include/uapi/linux/loop.h: lo_device, lo_inode come first
-_INFO_BYTES = 232
+_INFO_BYTES, _FLAGS_AT, _DIRECT_IO = 232, 52, 16  # sizeof struct loop_info64, its lo_flags, LO_FLAGS_DIRECT_IO
+_LOOP = re.compile(r"(loop\d+)(?:p\d+)?\Z")
+_TRIES = 3
 
 
 class Stack(Record, frozen=True, kw_only=True):
     """Below one file system. `drives`: kernel names of the block devices at the bottom, none where it is one itself; `written_to`: folders in sysfs of what this file system and those below it write their pages to;
     `loops`: loop devices on the way, `buffered`: those that use the page cache of their own file; `memory`: what keeps its bytes in the machine's
     memory; `unseen`: where nobody here can look further, and why; `files`: that loop devices stand for and that
-    can be told for certain.
+    can be told for certain; `likely_on`: what overlayfs seems to keep its files on, told by nothing but size and free space.
     """
 
     drives: tuple[str, ...] = ()
@@ -39,13 +41,34 @@ class Stack(Record, frozen=True, kw_only=True):
     memory: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    likely_on: Mount | None = None
 
 
 class LoopFile(NamedTuple):
-    """What a loop device stands for, by the kernel's numbers. `device`: st_dev."""
+    """What a loop device stands for, by the kernel's numbers. `device`: st_dev; `direct`: does it ask for direct I/O?"""
 
     device: int
     inode: int
+    direct: bool = False
+
+
+class Space(NamedTuple):
+    """Of a file system, in blocks of `block_bytes`; overlayfs hands on what the one below it says (Linux, ovl_statfs)."""
+
+    block_bytes: int
+    blocks: int
+    free: int
+    inodes: int
+    free_inodes: int
+
+
+def space(path: str) -> Space | None:
+    """None where it cannot be told."""
+    try:
+        facts = os.statvfs(path)
+    except (OSError, ValueError):
+        return None
+    return Space(facts.f_frsize, facts.f_blocks, facts.f_bfree, facts.f_files, facts.f_ffree)
 
 
 def loop_file(name: str) -> LoopFile | None:
@@ -61,7 +84,8 @@ def loop_file(name: str) -> LoopFile | None:
     finally:
         os.close(descriptor)
     encoded, inode = struct.unpack_from("QQ", said)
-    return LoopFile(encoded, inode)  # huge_encode_dev, which is also what stat(2) gives
+    (flags,) = struct.unpack_from("I", said, _FLAGS_AT)
+    return LoopFile(encoded, inode, bool(flags & _DIRECT_IO))  # huge_encode_dev, which is also what stat(2) gives
 
 
 def below(
@@ -72,12 +96,18 @@ def below(
     blocks: Sequence[Block] = (),
     mounts: Sequence[Mount] = (),
     identify: Callable[[str], LoopFile | None] = loop_file,
+    measure: Callable[[str], Space | None] = space,
 ) -> Stack:
     """`device`: major and minor that the file system says its files are on; `mount`: it, or the block device itself."""
     walk = _Walk(source, blocks, mounts, identify)
-    top = walk.named(device) or (mount.device if mount is not None and device[0] else None)
+    if mount is not None and mount.fstype == "overlay":
+        mount = walk.overlay(mount, device, measure)
+        device = _number(mount)
+    top = walk.named(device) or (_device(mount) if mount is not None and device[0] else None)
     if top is not None:
         walk.disk(top)
+    elif device[0]:
+        walk.unseen.append(f"the block device {device[0]}:{device[1]}, which is not known here")
     elif mount is not None:
         walk.file_system(mount, top=True)
     return Stack(
@@ -88,6 +118,7 @@ def below(
         memory=tuple(walk.memory),
         unseen=tuple(walk.unseen),
         files=tuple(walk.files),
+        likely_on=walk.likely_on,
     )
 
 
@@ -113,6 +144,7 @@ class _Walk:
         self.memory: list[str] = []
         self.unseen: list[str] = []
         self.files: list[str] = []
+        self.likely_on: Mount | None = None
 
     def named(self, device: tuple[int, int]) -> str | None:
         """The block device of a number; None for the numbers without one (major 0) and for those nobody knows."""
@@ -133,11 +165,20 @@ class _Walk:
         if name in self._seen:
             return
         self._seen.add(name)
+        loop = self._source.names(f"/sys/class/block/{name}/loop")
         if _RAM_DISK.match(name):
             self.memory.append(name)
             self.drives.add(name)
-        elif got(self._source.names(f"/sys/class/block/{name}/loop")):
+        elif got(loop):
             self._loop(name)
+        elif (
+            isinstance(loop, Missing) and loop.status != "absent"
+        ):  # no sysfs here: loop devices tell of themselves, others nothing
+            self.drives.add(name)
+            if as_loop := _LOOP.match(name):
+                self._loop(as_loop[1])
+            else:
+                self.unseen.append(f"what {name} is made of, since sysfs cannot be read")
         elif slaves := self._slaves.get(name):
             for slave in slaves:
                 self.device(slave)
@@ -154,6 +195,32 @@ class _Walk:
         elif not top:
             self.unseen.append(f"{mount.fstype} at {mount.target}, of which nothing here counts")
 
+    def overlay(self, mount: Mount, device: tuple[int, int], measure: Callable[[str], Space | None]) -> Mount | None:
+        """Its upper layer may lie anywhere, and the names in its options are of another namespace as often as not.
+
+        The file system that has the same size and as much free as overlayfs, which asks the one below, is likely that
+        one. Files of layers elsewhere have a device number of their own, or one shared under `xino`.
+        """
+        what = f"the file system that keeps the files of {mount.target} (overlay)"
+        mixed = any(option.startswith("xino=") and option != "xino=off" for option in mount.options)
+        if f"{device[0]}:{device[1]}" != mount.major_minor or mixed:
+            self.unseen.append(f"{what}: its layers are on several")
+            return None
+        for _ in range(_TRIES):  # others may write between two looks
+            wanted = measure(mount.target)
+            alike = {
+                other.major_minor: other
+                for other in self._mounts
+                if _local(other) and wanted is not None and wanted.blocks and measure(other.target) == wanted
+            }
+            if alike and measure(mount.target) == wanted:
+                break
+        if len(alike) != 1:
+            self.unseen.append(what)
+            return None
+        (self.likely_on,) = alike.values()
+        return self.likely_on
+
     def _btrfs(self, mount: Mount) -> tuple[str, ...]:
         """Its files are on a device number of no block device (Linux, fs/btrfs/sysfs.c: devices)."""
         for uuid in _names(self._source, "/sys/fs/btrfs"):
@@ -164,11 +231,15 @@ class _Walk:
         return ()
 
     def _loop(self, name: str) -> None:
-        self.loops.append(name)
-        if (self._text(f"/sys/class/block/{name}/loop/dio") or "").strip() != "1":
-            self.buffered.append(name)  # so does a kernel that cannot do otherwise: before Linux 4.4
-        path = (self._text(f"/sys/class/block/{name}/loop/backing_file") or "").removesuffix("\n")
         told = self._identify(name)
+        direct = self._text(f"/sys/class/block/{name}/loop/dio")
+        if direct is None and told is None:
+            self.unseen.append(f"the file of {name}, and how it is read and written, which only root may be told")
+            return
+        self.loops.append(name)
+        if direct.strip() != "1" if direct is not None else told is not None and not told.direct:
+            self.buffered.append(name)
+        path = (self._text(f"/sys/class/block/{name}/loop/backing_file") or "").removesuffix("\n")
         if told is None:
             self.unseen.append(f"the file of {name}, which only root may be told")
             return
@@ -207,6 +278,24 @@ class _Walk:
     def _text(self, path: str) -> str | None:
         reading = self._source.read(path)
         return decode(reading) if got(reading) else None
+
+
+def _number(mount: Mount | None) -> tuple[int, int]:
+    major, _, minor = (mount.major_minor if mount is not None and mount.major_minor else "0:0").partition(":")
+    return int(major), int(minor)
+
+
+def _device(mount: Mount) -> str | None:
+    """Without sysfs its name is all that /proc tells."""
+    path = mount.source or ""
+    folder, _, name = path.rpartition("/")
+    return mount.device or (name if folder == "/dev" else None)
+
+
+def _local(mount: Mount) -> bool:
+    """On a block device, or in memory: whoever asks it never waits for a server."""
+    number = mount.major_minor or "0:0"
+    return not number.startswith("0:") or mount.fstype == "btrfs" or mount.fstype in _IN_MEMORY
 
 
 def _names(source: Source, folder: str) -> tuple[str, ...]:

@@ -315,7 +315,9 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "host-file-below-cached",
-        lambda o: o.host and _untouched(o) and _perhaps_cached_below(o),
+        lambda o: (
+            o.host and _untouched(o) and _perhaps_cached_below(o) and _storage_between(o, _CONTRADICTS, _INFINITE)
+        ),
         "host-direct",
         "likely",
         "the page cache stayed empty of the file, and the drives moved the bytes; whether the page cache of the file below"
@@ -482,7 +484,8 @@ def judge(seen: Observed) -> PathTaken:
     """The first row that holds; the last one always does."""
     row = next(row for row in TABLE if row.holds(seen))
     verdict: PathName = "c2c" if row.name == "strict-not-nvidia-fs" and seen.c2c else row.verdict
-    return PathTaken(verdict=verdict, confidence=row.confidence, because=row.because, evidence=told(seen))
+    confidence: Confidence = "likely" if row.confidence == "certain" and seen.below.likely_on else row.confidence
+    return PathTaken(verdict=verdict, confidence=confidence, because=row.because, evidence=told(seen))
 
 
 _CERTAINTY: tuple[Confidence, ...] = ("unknown", "likely", "certain")
@@ -563,6 +566,10 @@ def told(seen: Observed) -> tuple[PathEvidence, ...]:
         value = {True: "set", False: "not set", None: "not seen"}[seen.direct]
         says = {True: "direct I/O was asked for, which is no proof", False: "not direct", None: "nothing"}[seen.direct]
         add("O_DIRECT on the open file", value, seen.direct_from, says)
+    if seen.below.likely_on:
+        says = "overlayfs likely keeps its files there"
+        lower = f"{seen.below.likely_on.fstype} at {seen.below.likely_on.target}"
+        add("file system below", lower, "statvfs(2): the same size and free space", says)
     for name in seen.below.loops:
         if name in seen.below.buffered:
             add(
@@ -577,7 +584,7 @@ def told(seen: Observed) -> tuple[PathEvidence, ...]:
     for name in seen.below.memory:
         add("at the bottom", name, "/sys/block, /proc/self/mountinfo", "memory, no storage")
     for name in seen.below.unseen:
-        add("below", name, "/sys/block/loop*/loop, LOOP_GET_STATUS64", "nothing")
+        add("not seen", name, "/sys/block, /proc/self/mountinfo, LOOP_GET_STATUS64", "nothing")
     if counters.device_bytes is not None:
         add(f"block device {column}", share(counters.device_bytes), "/sys/dev/block/*/stat", _moved(seen))
     if counters.member_bytes is not None:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gdsctl import pipeline
 from gdsctl.model.devices import Block, Mount
 from gdsctl.probe.probe import probe
 from gdsctl.probe.request import Request
-from gdsctl.probe.stack import LoopFile, Stack, below
+from gdsctl.probe.stack import LoopFile, Space, Stack, below
 from gdsctl.source.live import LiveSource
 from gdsctl.source.opening import open_source
 
@@ -101,6 +102,71 @@ def test_a_name_of_another_namespace_is_not_opened(walk: Walk) -> None:
     assert found.unseen == ("the file of loop0, which has no name here",)
 
 
+OVERLAY = Mount(target="/o", fstype="overlay", major_minor="0:60")
+BELOW = (
+    *MOUNTS,
+    Mount(target="/l", fstype="ext4", major_minor="7:0", device="loop0"),
+    Mount(target="/again", fstype="ext4", major_minor="7:0", device="loop0"),
+    Mount(target="/d", fstype="xfs", major_minor="259:0", device="nvme0n1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("alike", "mount", "minor", "likely"),
+    [
+        (("/l", "/again"), OVERLAY, 60, "/again"),
+        (("/t",), OVERLAY, 60, "/t"),
+        (("/l", "/d"), OVERLAY, 60, None),  # either could be it
+        ((), OVERLAY, 60, None),  # its file system is not mounted here
+        (("/n",), OVERLAY, 60, None),  # a server is not asked
+        (("/l",), OVERLAY, 61, None),  # a file of a layer that is elsewhere
+        (("/l",), msgspec.structs.replace(OVERLAY, options=("xino=on",)), 60, None),
+    ],
+)
+def test_what_overlayfs_keeps_its_files_on(
+    tmp_path: Path, alike: tuple[str, ...], mount: Mount, minor: int, likely: str | None
+) -> None:
+    """The one local file system that has as much free; a guess, however good."""
+    folder = tmp_path / "sys/class/block/loop0/loop"
+    folder.mkdir(parents=True)
+    (folder / "dio").write_text("0\n")
+
+    def measure(target: str) -> Space:
+        return Space(4096, 1000, 900 if target in (*alike, "/o") else 800, 10, 10)
+
+    found = below(
+        *(open_source(str(tmp_path)), (0, minor), mount),
+        blocks=BLOCKS, mounts=(OVERLAY, *BELOW), identify=lambda _: LoopFile(NVME, 1), measure=measure,
+    )  # fmt: skip
+    assert found.buffered == (("loop0",) if likely == "/again" else ())
+    assert (found.likely_on.target if found.likely_on else None) == likely
+    assert any("overlay" in why for why in found.unseen) == (likely is None)
+    assert bool(found.memory) == (likely == "/t")
+
+
+@pytest.mark.parametrize(
+    ("named", "told", "buffered", "unseen"),
+    [
+        ("/dev/loop0", LoopFile(NVME, 1, False), ("loop0",), "which has no name here"),
+        ("/dev/loop0", LoopFile(NVME, 1, True), (), "which has no name here"),
+        ("/dev/loop0p1", LoopFile(NVME, 1, False), ("loop0",), "which has no name here"),
+        ("/dev/loop0", None, (), "which only root may be told"),
+        ("/dev/sda", None, (), "what sda is made of"),
+        ("/dev/mapper/x", None, (), "the block device 7:0"),
+        (None, None, (), "the block device 7:0"),
+    ],
+)
+def test_without_sysfs(
+    tmp_path: Path, named: str | None, told: LoopFile | None, buffered: tuple[str, ...], unseen: str
+) -> None:
+    """A loop device tells of itself; of others it is said that nothing is known."""
+    (tmp_path / "proc").mkdir()
+    mount = Mount(target="/l", source=named, fstype="ext4", major_minor="7:0")
+    found = below(open_source(str(tmp_path)), (7, 0), mount, identify=lambda _: told)
+    assert found.buffered == buffered
+    assert any(unseen in why for why in found.unseen)
+
+
 class Images:
     """Loop devices and mounts in a folder, gone at the end."""
 
@@ -127,6 +193,14 @@ class Images:
         place.mkdir()
         self._mount("-t", "tmpfs", "none", place)
         return place
+
+    def overlay(self, on: Path) -> Path:
+        for name in ("lower", "upper", "work", "merged"):
+            (on / name).mkdir()
+        self._mount(
+            "-t", "overlay", "none", "-o", f"lowerdir={on}/lower,upperdir={on}/upper,workdir={on}/work", on / "merged"
+        )
+        return on / "merged"
 
     def _mount(self, *what: str | Path) -> None:
         run("mount", *map(str, what))
@@ -160,6 +234,17 @@ def test_a_buffered_loop_device_below_a_direct_one(images: Images, rw: str) -> N
     taken = probed(images.mounted(images.mounted(direct=False), direct=True), rw)
     assert (taken.verdict, taken.confidence) == ("mixed", "certain")
     assert "loop" in taken.because
+
+
+@pytest.mark.parametrize("rw", ["read", "write"])
+@pytest.mark.parametrize(("direct", "verdict"), [(False, "mixed"), (True, "host-direct")])
+def test_overlayfs_over_a_loop_device(images: Images, rw: str, direct: bool, verdict: str) -> None:
+    """What is below is told by a guess, so that nothing is certain."""
+    taken = probed(images.overlay(images.mounted(direct=direct)), rw)
+    if taken.verdict == "unknown":
+        pytest.skip("the machine writes too much else")
+    assert (taken.verdict, taken.confidence) == (verdict, "likely")
+    assert any(piece.fact == "file system below" for piece in taken.evidence)
 
 
 def probed(folder: Path, rw: str):

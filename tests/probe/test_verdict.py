@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from gdsctl.model.devices import Mount
 from gdsctl.probe.counters import Reading
 from gdsctl.probe.engine import CufileCounts
 from gdsctl.probe.stack import Stack
@@ -34,6 +36,7 @@ def counts(nvidia_fs: int = 0, p2p: int = 0, posix: int = 0, total: int = BLOCKS
 
 
 EMPTY_CACHE = {"cached_bytes": 0}
+GUESSED = Mount(target="/d", fstype="xfs", major_minor="259:0", device="nvme0n1")
 LOOP = Stack(loops=("loop0",), drives=("nvme0n1",))
 
 CASES: dict[str, tuple[Observed, str, str]] = {
@@ -280,3 +283,20 @@ def test_a_program_not_seen_at_its_writes_is_judged_by_the_count_of_dirty_pages(
         judge(seen(counters={**EMPTY_CACHE, "device_bytes": BYTES}, direct=None, direction="write")).verdict
         == "unknown"
     )
+
+
+def test_what_is_guessed_below_is_never_certain() -> None:
+    """The same evidence, with and without a file system below overlayfs that was told by its size."""
+    counters = {**EMPTY_CACHE, "device_bytes": BYTES}
+    for below in (Stack(), Stack(loops=("loop0",), buffered=("loop0",)), Stack(memory=("tmpfs at /t",))):
+        known = judge(seen(counters=counters, below=below))
+        guessed = judge(seen(counters=counters, below=msgspec.structs.replace(below, likely_on=GUESSED)))
+        assert (known.confidence, guessed.confidence) == ("certain", "likely")
+        assert known.verdict == guessed.verdict
+
+
+def test_drives_that_were_not_counted_did_not_move_the_bytes() -> None:
+    """Of a loop device with direct I/O, in a container without sysfs."""
+    taken = judge(seen(counters=EMPTY_CACHE, direction="write", below=LOOP))
+    assert (taken.verdict, taken.confidence) == ("host-direct", "likely")
+    assert "no counter tells what the storage moved" in taken.because
