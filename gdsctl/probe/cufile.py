@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gdsctl.errors import GdsctlError, RefusedError, UndecidedError
@@ -169,6 +169,9 @@ class CufileEngine:
             return moved
 
         return transfer
+
+    def joined(self, jobs: Sequence[Job]) -> None:
+        """A thread each."""
 
     def introduce(self, descriptor: int) -> None:
         """Register a file. The library opens it a second time, by the name that /proc/self/fd has for it (else 5031)."""

@@ -50,6 +50,11 @@ class Job(Record, frozen=True, kw_only=True):
         """The same in one direction, at once and at no given rate."""
         return msgspec.structs.replace(self, direction=direction, read_percent=None, after_ns=0, every_ns=0)
 
+    @property
+    def plain(self) -> bool:
+        """Blocks follow each other at once, all one way, and nobody looks into them."""
+        return self.read_percent is None and not self.checked and not self.every_ns
+
     def reads_in_turn(self) -> Iterator[bool]:
         """Is the next block read? Of each hundred exactly as many as wanted, in an order that the seed decides."""
         hundred = [number < (self.read_percent or 0) for number in range(100)]
@@ -144,8 +149,13 @@ class Log:
     def blocks(self) -> int:
         return self.folded + self._raw + (self.writes.blocks if self.writes is not None else 0)
 
+    @property
+    def full(self) -> bool:
+        """Is it worth to work out what has been noted down?"""
+        return self.blocks - self.folded - (self.writes.folded if self.writes is not None else 0) > _FOLD_AT
+
     def relieve(self) -> None:
-        if self.blocks - self.folded - (self.writes.folded if self.writes is not None else 0) > _FOLD_AT:
+        if self.full:
             self.fold()
 
     def fold(self) -> None:
@@ -182,6 +192,15 @@ class Lane(Protocol):
     def close(self) -> None: ...
 
 
+class Joined(Protocol):
+    """What carries the blocks of several threads; made, used and closed in one thread."""
+
+    def drive(self, orders: Sequence[Sequence[int]], stop: Stop, logs: Sequence[Log], *, again: bool) -> None:
+        """Move each thread's blocks in its order, once or over and over. Raises TransferError."""
+
+    def close(self) -> None: ...
+
+
 class CufileCounts(Record, frozen=True, kw_only=True):
     """Blocks by the path libcufile says each took, in this process and direction, over all GPUs."""
 
@@ -214,6 +233,9 @@ class Engine(Protocol):
 
     def lane(self, job: Job) -> Lane: ...
 
+    def joined(self, jobs: Sequence[Job]) -> Callable[[], Joined] | None:
+        """What opens one lane for all these threads, a block of each under way; None where each takes one of its own."""
+
     def begin(self) -> None:
         """From here on blocks count."""
 
@@ -233,6 +255,9 @@ class Uncounted:
     forks: bool = False
     mixes_in_queue: bool = False
     introduce: Callable[[int], None] | None = None
+
+    def joined(self, jobs: Sequence[Job]) -> Callable[[], Joined] | None:  # noqa: ARG002 -- the protocol's
+        return None
 
     def begin(self) -> None: ...
 

@@ -7,9 +7,10 @@ import ctypes
 import functools
 import mmap
 import os
+from collections.abc import Callable, Sequence
 
 from gdsctl.probe import uring
-from gdsctl.probe.engine import Job, Lane, OneAtATime, Uncounted
+from gdsctl.probe.engine import Job, Joined, Lane, OneAtATime, Uncounted
 
 _HUGE_PAGE = 2 << 20
 """Of x86-64, and of Arm with 4 KiB pages; elsewhere only an alignment."""
@@ -53,9 +54,9 @@ class PosixEngine(Uncounted):
     mixes_in_queue = True
 
     def __init__(self, iodepth: int) -> None:
-        found = uring.support() if iodepth > 1 else uring.Support(usable=False)
+        found = uring.support()
         self.queues, self.why_no_queue = found.usable, found.why
-        self.how = "io_uring" if found.usable else "preadv/pwritev"
+        self.how = "io_uring" if found.usable and iodepth > 1 else "preadv/pwritev"
 
     def lane(self, job: Job) -> Lane:
         if job.iodepth > 1 and self.queues:
@@ -63,3 +64,10 @@ class PosixEngine(Uncounted):
         buffer = HostBuffer(job.block_bytes)
         call = os.preadv if job.direction == "read" else os.pwritev
         return OneAtATime(job, functools.partial(call, job.descriptor, [buffer.view]), buffer)
+
+    def joined(self, jobs: Sequence[Job]) -> Callable[[], Joined] | None:
+        """Threads of one process wait for its interpreter between two blocks, and wake up to caches gone cold."""
+        alike = all(job.plain and job.iodepth == 1 and not job.after_ns and job.cpus == jobs[0].cpus for job in jobs)
+        if len(jobs) == 1 or not alike or not self.queues:
+            return None
+        return lambda: uring.StreamsLane(jobs, HostBuffer(jobs[0].block_bytes * len(jobs)))

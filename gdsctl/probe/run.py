@@ -24,7 +24,7 @@ from gdsctl.probe.engine import (
     Direction,
     Engine,
     Job,
-    Lane,
+    Joined,
     Log,
     MismatchError,
     Mixed,
@@ -88,6 +88,12 @@ Begin = Callable[[], int]
 """Called when all lanes are open: gives the moment at which the run begins (time.perf_counter_ns)."""
 
 
+_Drive = Callable[[], None]
+"""Moves all blocks once, or over and over until it is time to stop."""
+
+_Open = Callable[[], contextlib.AbstractContextManager[_Drive]]
+
+
 class _Hooks(NamedTuple):
     """What ties a run to whoever started it. `look_every_s`: how often blocks are counted, which costs CPU, too."""
 
@@ -108,9 +114,9 @@ class _Timing(NamedTuple):
 
 
 class _Crew:
-    """`seconds`: how long, or None for every block once."""
+    """`workers`: that carry the blocks of so many threads; `seconds`: how long, or None for every block once."""
 
-    def __init__(self, threads: int, timing: _Timing, hooks: _Hooks) -> None:
+    def __init__(self, workers: int, threads: int, timing: _Timing, hooks: _Hooks) -> None:
         self.seconds = timing.seconds
         self.ramp_ns = int(timing.ramp_seconds * 1e9)
         self.stop = hooks.stop or Stop()
@@ -120,8 +126,8 @@ class _Crew:
         self.errors: list[BaseException] = []
         self.started = self.counted = self.ended = 0
         self.cpu_seconds: float | None = None
-        self.pauses = Pauses(threads)
-        self.ready = threading.Barrier(threads + 1, action=self._begin)
+        self.pauses = Pauses(workers)
+        self.ready = threading.Barrier(workers + 1, action=self._begin)
 
     def _begin(self) -> None:
         """Once, when all lanes are open and before any moves a block."""
@@ -184,7 +190,7 @@ def _forked(
     timing: _Timing,
     progress: Progress | None,
 ) -> Timed:
-    """A process for each job, up to the CPUs there are; beyond that several threads in each.
+    """A process for each job, up to the CPUs there are; beyond that several threads' blocks in each.
 
     More processes than CPUs carry no more, and each switch between two finds caches and TLB filled by another.
     """
@@ -263,10 +269,20 @@ def _threads(
     timing: _Timing,
     hooks: _Hooks,
 ) -> Timed:
-    crew = _Crew(len(jobs), timing, hooks)
+    joined = engine.joined(jobs)
+    crew = _Crew(1 if joined else len(jobs), len(jobs), timing, hooks)
+    if joined is not None:
+        lanes: list[_Open] = [functools.partial(_together, joined, orders, crew)]
+    else:
+        lanes = [
+            functools.partial(_alone, engine, job, order, crew.stop, log)
+            for job, order, log in zip(jobs, orders, crew.logs, strict=True)
+        ]
     workers = [
-        threading.Thread(target=_work, args=(crew, engine, job, order, log), daemon=True)
-        for job, order, log in zip(jobs, orders, crew.logs, strict=True)
+        threading.Thread(target=_work, args=(crew, job, lane), daemon=True)
+        for job, lane in zip(
+            jobs, lanes, strict=False
+        )  # a joined lane stands for all, whose jobs differ in the file only
     ]
     for worker in workers:
         worker.start()
@@ -288,16 +304,16 @@ def _threads(
     return _figures(crew, jobs[0], mismatch)
 
 
-def _work(crew: _Crew, engine: Engine, job: Job, order: Sequence[int], log: Log) -> None:
+def _work(crew: _Crew, job: Job, lane: _Open) -> None:
     try:
         if job.cpus:
             os.sched_setaffinity(0, job.cpus)  # of this thread: Linux knows it by 0, too
-        with _lane(engine, job) as lane:
+        with lane() as drive:
             crew.ready.wait(PATIENCE_S)
             while (ahead := min(crew.started + job.after_ns, crew.stop.at) - time.perf_counter_ns()) > 0:
                 time.sleep(min(_SHOW_EVERY_S, ahead / 1e9))
             while True:
-                lane.drive(order, crew.stop, log)
+                drive()
                 if crew.seconds is None or time.perf_counter_ns() >= crew.stop.at:
                     return
     except threading.BrokenBarrierError:
@@ -309,7 +325,16 @@ def _work(crew: _Crew, engine: Engine, job: Job, order: Sequence[int], log: Log)
 
 
 @contextlib.contextmanager
-def _lane(engine: Engine, job: Job) -> Iterator[Lane]:
+def _together(opened: Callable[[], Joined], orders: Sequence[Sequence[int]], crew: _Crew) -> Iterator[_Drive]:
+    lane = opened()
+    try:
+        yield functools.partial(lane.drive, orders, crew.stop, crew.logs, again=crew.seconds is not None)
+    finally:
+        lane.close()
+
+
+@contextlib.contextmanager
+def _alone(engine: Engine, job: Job, order: Sequence[int], stop: Stop, log: Log) -> Iterator[_Drive]:
     if job.read_percent is None or (engine.mixes_in_queue and engine.queues and job.iodepth > 1):
         lane = engine.lane(job)
     else:
@@ -318,7 +343,7 @@ def _lane(engine: Engine, job: Job) -> Iterator[Lane]:
             raise UsageError(f"{engine.name} does not mix reads and writes in a queue; take --iodepth 1")
         lane = Mixed(job, reading, writing)
     try:
-        yield lane
+        yield functools.partial(lane.drive, order, stop, log)
     finally:
         lane.close()
 

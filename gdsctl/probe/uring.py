@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import itertools
 import mmap
 import os
 import struct
@@ -40,7 +41,17 @@ _SQE_WORDS = 8
 _AGAIN = frozenset({errno.EINTR, errno.ETIME, errno.EAGAIN, errno.EBUSY})
 """What io_uring_enter(2) says where the same call may do in a moment, or after completions have been taken."""
 
+_UNMERGED = 2
+"""So many blocks of one io_uring_enter go to the device as they are; of more, neighbours may be merged to larger requests
+(Linux, io_uring/io_uring.c: need_plug = max_ios > 2), and a block size would be measured that nobody asked for.
+"""
+
+_LOOKS = 4096
+"""Looks at the ring between two at how much has been noted down."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
+_quick = ctypes.CDLL(None)
+"""Without the copy of errno, which costs a tenth of a call."""
 
 
 class Support(Record, frozen=True, kw_only=True):
@@ -123,41 +134,173 @@ class _Ring:
         os.close(self.descriptor)
 
 
+class _Slots:
+    """A ring whose submission entries each have a block of memory of their own; in an entry only the offset changes."""
+
+    def __init__(self, jobs: Sequence[Job], memory: Any) -> None:
+        """`jobs`: of each slot, blocks all alike; `memory`: a HostBuffer of so many. Raises OSError without a ring."""
+        self.memory = memory
+        self._block = jobs[0].block_bytes
+        self.ring = _Ring(len(jobs))
+        fixed = self.ring.register(memory.address(), self._block * len(jobs))
+        self._read, self._write = (_READ_FIXED, _WRITE_FIXED) if fixed else (_READ, _WRITE)
+        for slot, job in enumerate(jobs):
+            at = slot * _SQE_WORDS
+            self.ring.sqes[at] = self.operation(job, reads=job.direction == "read")
+            self.ring.sqes[at + 2] = self.address(slot)
+            self.ring.sqes[at + 3] = self._block
+            self.ring.sqes[at + 4] = slot
+
+    def operation(self, job: Job, *, reads: bool) -> int:
+        """The first word of a submission entry."""
+        return (self._read if reads else self._write) | job.descriptor << 32
+
+    def address(self, slot: int) -> int:
+        start: int = self.memory.address()
+        return start + slot * self._block
+
+    def load(self, slot: int, content: bytearray) -> None:
+        self.memory.view[slot * self._block : (slot + 1) * self._block] = content
+
+    def carry(self, streams: Sequence[Iterator[int]], logs: Sequence[Log], stop: Stop, at_once: int) -> bool:
+        """Keep a block of each slot's stream of offsets under way until all are through or it is time to stop.
+
+        A call submits `at_once` blocks at most. A block's time begins when the one before it in its slot was seen to be
+        done. Returns True where it ended for a full log and is to be called again; raises TransferError.
+        """
+        ring, block, clock = self.ring, self._block, time.perf_counter_ns
+        words, sqes, slots = ring.words, ring.sqes, len(streams)
+        array, sq_mask, sq_tail = ring.sq_array, ring.sq_mask, ring.sq_tail
+        cqes, cq_mask, cq_tail, cq_head = ring.cqes, ring.cq_mask, ring.cq_tail, ring.cq_head
+        enter, number, descriptor = _quick.syscall, ctypes.c_long(_ENTER), ctypes.c_uint(ring.descriptor)
+        counts = [ctypes.c_uint(count) for count in range(slots + 1)]
+        zero, one, wait, none, size = counts[0], counts[1], ctypes.c_uint(_GETEVENTS), None, ctypes.c_size_t(0)
+        notes = [log.back_to_back().append for log in logs]
+        tail, head = words[sq_tail], words[cq_head]
+        under_way = unsubmitted = looks = 0
+        ready = list(range(slots))
+        failure: TransferError | MismatchError | None = None
+        full, filling = False, clock() < stop.at
+        while True:
+            if filling:
+                for slot in ready:
+                    if (offset := next(streams[slot], None)) is None:
+                        continue
+                    sqes[slot * _SQE_WORDS + 1] = offset
+                    words[array + (tail & sq_mask)] = slot
+                    tail = (tail + 1) & 0xFFFFFFFF
+                    unsubmitted += 1
+                    under_way += 1
+                words[sq_tail] = tail
+            if not under_way:
+                break
+            while unsubmitted > at_once:
+                if (taken := enter(number, descriptor, counts[at_once], zero, zero, none, size)) <= 0:
+                    break
+                unsubmitted -= taken
+            taken = enter(number, descriptor, counts[unsubmitted], one, wait, none, size)
+            unsubmitted -= taken if taken >= 0 else self._once_more(unsubmitted)
+            now = clock()
+            end = words[cq_tail]
+            ready.clear()
+            while head != end:
+                at = cqes + (head & cq_mask) * 4
+                slot, result = words[at], words[at + 2]
+                head = (head + 1) & 0xFFFFFFFF
+                notes[slot](now)
+                ready.append(slot)
+                if result != block:
+                    failure = _earlier(failure, _failure(sqes[slot * _SQE_WORDS + 1], result))
+            words[cq_head] = head
+            under_way -= len(ready)
+            looks += 1
+            full = full or (looks % _LOOKS == 0 and any(log.full for log in logs))
+            if full or failure is not None or now >= stop.at:
+                filling = False
+        if failure is not None:
+            raise failure
+        return full
+
+    def _once_more(self, count: int) -> int:
+        """io_uring_enter again, as it failed: how many it took, or why not (TransferError)."""
+        try:
+            return _syscall(
+                _ENTER,
+                ctypes.c_uint(self.ring.descriptor),
+                ctypes.c_uint(count),
+                ctypes.c_uint(1),
+                ctypes.c_uint(_GETEVENTS),
+                None,
+                ctypes.c_size_t(0),
+            )
+        except OSError as error:
+            if error.errno in _AGAIN:
+                return 0
+            raise TransferError(self.ring.sqes[1], 0, error) from error
+
+    def close(self) -> None:
+        self.ring.close()
+
+
+class StreamsLane:
+    """The blocks of several threads, one of each under way at once."""
+
+    def __init__(self, jobs: Sequence[Job], memory: Any) -> None:
+        """`jobs`: of the threads, neither checked nor mixed nor at a given rate; `memory`: a HostBuffer of a block each.
+
+        Raises OSError where the system gives no ring.
+        """
+        self._slots = _Slots(jobs, memory)
+        for slot, job in enumerate(jobs):
+            if job.direction == "write":
+                self._slots.load(slot, Pattern(job.seed, job.block_bytes, job.generations).block(0))
+
+    def drive(self, orders: Sequence[Sequence[int]], stop: Stop, logs: Sequence[Log], *, again: bool) -> None:
+        """Move each thread's blocks in its order, once or over and over, until all are through or it is time to stop."""
+        streams = [
+            itertools.chain.from_iterable(itertools.repeat(order)) if again and order else iter(order)
+            for order in orders
+        ]
+        while self._slots.carry(streams, logs, stop, len(streams)):
+            for log in logs:
+                log.relieve()
+
+    def close(self) -> None:
+        self._slots.close()
+
+
 class QueueLane:
     """`iodepth` blocks under way at once; the next one is submitted as soon as one is done."""
 
     def __init__(self, job: Job, memory: Any) -> None:
         """`memory`: a HostBuffer of iodepth blocks. Raises OSError where the system gives no ring."""
         self._job = job
-        self._memory = memory
         self._pace = Pace(job.every_ns)
-        mixed, reads = job.read_percent is not None, job.direction == "read"
-        if job.checked or mixed or not reads:
+        writes = job.read_percent is not None or job.direction == "write"
+        if job.checked or writes:
             self._pattern = Pattern(job.seed, job.block_bytes, job.generations)
-        self._ring = _Ring(job.iodepth)
-        fixed = self._ring.register(memory.address(), job.block_bytes * job.iodepth)
-        read, write = (_READ_FIXED, _WRITE_FIXED) if fixed else (_READ, _WRITE)
-        self._read, self._write = (opcode | job.descriptor << 32 for opcode in (read, write))
+        self._slots = _Slots([job] * job.iodepth, memory)
         self._reads = job.reads_in_turn()
-        if job.every_ns and not self._ring.waits_for_a_time:
-            self._ring.close()
+        if job.every_ns and not self._slots.ring.waits_for_a_time:
+            self._slots.close()
             raise OSError(errno.ENOSYS, "io_uring at a given rate needs Linux 5.11")
-        for slot in range(job.iodepth):
-            at = slot * _SQE_WORDS
-            self._ring.sqes[at] = self._read if reads else self._write
-            self._ring.sqes[at + 2] = memory.address() + slot * job.block_bytes
-            self._ring.sqes[at + 3] = job.block_bytes
-            self._ring.sqes[at + 4] = slot
-            if mixed or not reads:
-                self._load(slot, self._pattern.block(0))
-
-    def _load(self, slot: int, content: bytearray) -> None:
-        low = slot * self._job.block_bytes
-        self._memory.view[low : low + self._job.block_bytes] = content
+        if writes:
+            for slot in range(job.iodepth):
+                self._slots.load(slot, self._pattern.block(0))
 
     def drive(self, offsets: Sequence[int], stop: Stop, log: Log) -> None:
         """Blocks done are noted with the time at which they were seen, all of one io_uring_enter with the same."""
-        ring, block, clock = self._ring, self._job.block_bytes, time.perf_counter_ns
+        job, slots = self._job, self._job.iodepth
+        at_once = min(slots, _UNMERGED) if isinstance(offsets, range) else slots
+        if job.plain:
+            pending = iter(offsets)
+            while self._slots.carry([pending] * slots, [log] * slots, stop, at_once):
+                log.relieve()
+        else:
+            self._drive(offsets, stop, log, at_once)
+
+    def _drive(self, offsets: Sequence[int], stop: Stop, log: Log, at_once: int) -> None:
+        ring, block, clock = self._slots.ring, self._job.block_bytes, time.perf_counter_ns
         words, sqes, slots = ring.words, ring.sqes, self._job.iodepth
         begun, moving = [0] * slots, [0] * slots
         checked, mixed, paced = self._job.checked, self._job.read_percent is not None, bool(self._job.every_ns)
@@ -189,9 +332,9 @@ class QueueLane:
                     slot = free.pop()
                     if mixed:
                         reads[slot] = next(self._reads)
-                        sqes[slot * _SQE_WORDS] = self._read if reads[slot] else self._write
+                        sqes[slot * _SQE_WORDS] = self._slots.operation(self._job, reads=reads[slot])
                     if checked and not reads[slot]:
-                        self._load(slot, self._pattern.next(offset))
+                        self._slots.load(slot, self._pattern.next(offset))
                         filled.append(slot)
                         now = clock()
                     if paced:
@@ -210,6 +353,10 @@ class QueueLane:
                 now = clock()
                 for slot in filled:
                     begun[slot] = now
+            while unsubmitted > at_once:
+                if (taken := enter(number, descriptor, counts[at_once], counts[0], counts[0], none, size)) <= 0:
+                    break
+                unsubmitted -= taken
             if paced and free and more:
                 limit[0], limit[1] = divmod(max(1, min(pace.due, stop.at) - clock()), 1_000_000_000)
                 taken = enter(number, descriptor, counts[unsubmitted], one, until_flags, until, until_size)
@@ -234,7 +381,7 @@ class QueueLane:
                 if result != block:
                     failure = _earlier(failure, _failure(moving[slot], result))
                 elif checked and reads[slot]:
-                    bad = self._pattern.check(self._memory.address() + slot * block, moving[slot])
+                    bad = self._pattern.check(self._slots.address(slot), moving[slot])
                     failure = _earlier(failure, MismatchError(bad)) if bad else failure
                 free.append(slot)
             words[ring.cq_head] = head
@@ -245,7 +392,7 @@ class QueueLane:
             raise failure
 
     def close(self) -> None:
-        self._ring.close()
+        self._slots.close()
 
 
 def _earlier(
