@@ -283,18 +283,23 @@ def kind(source: Source, path: str) -> PathKind | None:
     return "other" if names.status in ("error", "absent") else "there"
 
 
-def lint_text(path: str, text: str, version: str | None, machine: Source | None) -> LintReport:
+def lint_text(path: str, text: str, version: str | None, machine: Source | None, *, node: bool = False) -> LintReport:
     """One file, cufile.json or static routing, as the `lint` document.
 
-    `machine`: where the paths and devices in it are looked for, None: nowhere.
+    `machine`: where the paths and devices in it are looked for, None: nowhere. `node`: judged as the only cufile.json
+    of that machine, by its library's release where none is asked for, its mounts, NICs and modules.
     """
     from gdsctl.assess import cufile_lint, static_routing
+    from gdsctl.assess.config import Config
     from gdsctl.assess.lint_report import LintReport
 
-    if static_routing.is_one(text):
-        node = collect(machine) if machine is not None else None
+    routing = static_routing.is_one(text)
+    known = collect(machine) if machine is not None and (node or routing) else None
+    if known is not None and node and version is None:
+        version = Config.of(known).version
+    if routing:
         return LintReport(
-            tool=tool(), gds_version=version, files=(path,), problems=static_routing.lint(path, text, node=node)
+            tool=tool(), gds_version=version, files=(path,), problems=static_routing.lint(path, text, node=known)
         )
     look = functools.partial(kind, machine) if machine is not None else None
     layers = [(path, text)]
@@ -302,6 +307,13 @@ def lint_text(path: str, text: str, version: str | None, machine: Source | None)
         tool=tool(),
         gds_version=version,
         files=(path,),
-        unseen=cufile_lint.unseen(layers, version=version, kind_of=look),
-        problems=cufile_lint.lint(layers, version=version, env={}, kind_of=look, place=_PLACE),
+        unseen=cufile_lint.unseen(layers, version=version, node=known, kind_of=look),
+        problems=cufile_lint.lint(
+            layers,
+            version=version,
+            env={},
+            node=known,
+            kind_of=look,
+            place=_PLACE if known is None or known.source.kind == "live" else "",
+        ),
     )

@@ -19,6 +19,7 @@ from gdsctl.data import cufile_keys, filesystems
 from gdsctl.data.cufile_keys import Key
 from gdsctl.data.cufile_keys import keys as all_keys
 from gdsctl.data.modules import modules as module_table
+from gdsctl.data.nvfs_hooks import hooks as nvfs_hooks
 from gdsctl.model.devices import Nic
 from gdsctl.model.node import Node
 from gdsctl.parse.cufile_json import escape
@@ -37,6 +38,8 @@ _SIZES, _COUNTS = "properties.posix_pool_slab_size_kb", "properties.posix_pool_s
 _SLABS = "properties.gpu_bounce_buffer_slab_config"
 _ADDRESSES = "rdma_dev_addr_list"
 _P2PDMA = "properties.use_pci_p2pdma"
+FORCING = ("properties.force_compat_mode", "properties.vanilla_posix_io_mode")
+"""Keys that send every file through host memory."""
 _CONFIGURATION = ("cufile_config/files", "cufile_config/env")
 
 
@@ -107,6 +110,7 @@ def _problems(
         yield from _paths(layer, release, node, kind_of, place)
         yield from _addresses(layer, release, node)
         yield from _denied(layer, node)
+        yield from _shut_out(layer)
     if len(whole) == len(parsed):
         yield from _in_the_end(whole, values, release, env, node)
         yield from _static_files(whole, values, kind_of)
@@ -128,6 +132,15 @@ def _shown(value: Any) -> str:
 
 
 def _layer_problems(layer: Layer, release: str, *, certain: bool) -> Iterator[Problem]:
+    if layer.no_object:
+        yield _at(
+            layer,
+            "",
+            id="cufile.type",
+            severity="warning",
+            message="the root is no object; libcufile takes an empty list and null for an empty object, so that the file sets nothing",
+            remedy='Write {"properties": {...}}, or {} where nothing is to be set.',
+        )
     for pointer in layer.duplicates:
         yield _at(
             layer,
@@ -523,7 +536,11 @@ def _in_the_end(
     by_env = {row.key: acting(row, env.get(row.name), release) for row in cufile_keys.environment() if row.key}
     if by_env.get("properties.allow_compat_mode") is not None:
         compat = by_env["properties.allow_compat_mode"]
-    if p2pdma is True and compat is True:
+    told = by_env.get(_P2PDMA)
+    switched_on = (p2pdma if told is None else told) is True
+    forced = list(_forced(layers, values, by_env, switched_on=switched_on))
+    yield from forced
+    if p2pdma is True and compat is True and not forced:
         layer = next(layer for layer in reversed(layers) if get(layer.root, "properties.use_pci_p2pdma") is not None)
         yield _at(
             layer,
@@ -534,8 +551,7 @@ def _in_the_end(
             " memory without an error",
             remedy="Set properties.allow_compat_mode to false while proving the path.",
         )
-    told = by_env.get(_P2PDMA)
-    yield from _p2pdma_keys(layers, values, release, switched_on=(p2pdma if told is None else told) is True)
+    yield from _p2pdma_keys(layers, values, release, switched_on=switched_on)
     yield from _named_twice(layers, values, node)
     named = [layer for layer in layers if get(layer.root, "logging.dir")]
     if named and not env.get("CUFILE_LOGFILE_PATH"):
@@ -573,6 +589,37 @@ def _in_the_end(
                 message=f"a {kind} file system is mounted, but no RDMA address is named: its I/O does not go direct",
                 remedy=f"Name this node's RDMA addresses in properties.{_ADDRESSES}.",
             )
+
+
+def _forced(
+    layers: Sequence[Layer], values: Mapping[str, Any], by_env: Mapping[str, Any], *, switched_on: bool
+) -> Iterator[Problem]:
+    """Host memory for every file; an error where the same configuration asks for a direct path."""
+    asked = [key.key for key in all_keys() if key.key.endswith(".use_pci_p2pdma") and get(values, key.key) is True]
+    if switched_on:
+        asked.insert(0, _P2PDMA)
+    against = [f"{key} is true" for key in dict.fromkeys(asked)]
+    if get(values, "properties.allow_compat_mode") is False:
+        against.append("properties.allow_compat_mode is false")
+    fault: dict[str, Any] = {
+        "id": "cufile.compat-forced",
+        "severity": "error" if against else "info",
+        "remedy": "Keep one of the two: take it out where a path is meant to be direct."
+        if against
+        else "Take it out where a path is meant to be direct.",
+    }
+    for name in FORCING:
+        told = by_env.get(name)
+        if (get(values, name) if told is None else told) is not True:
+            continue
+        fault["message"] = f"{name} is true: all I/O goes through host memory" + (
+            f", although {' and '.join(against)}" if against else ""
+        )
+        if told is None:
+            layer = next(layer for layer in reversed(layers) if get(layer.root, name) is not None)
+            yield _at(layer, cufile_keys.pointer(name), **fault)
+        else:
+            yield _variable(next(row.name for row in cufile_keys.environment() if row.key == name), **fault)
 
 
 def _p2pdma_keys(
@@ -801,6 +848,26 @@ def _denied(layer: Layer, node: Node | None) -> Iterator[Problem]:
                 + ", so the entry shuts nothing out",
                 remedy=f"Is {close} meant?" if close else "Correct the name, or take it out.",
             )
+
+
+def _shut_out(layer: Layer) -> Iterator[Problem]:
+    """Whole kinds of storage that a denylist shuts out; a single mount or device in it was meant."""
+    shut: dict[str, dict[str, tuple[str, ...]]] = {
+        "drivers": {row.module: (*row.serves, *row.denied_with) for row in nvfs_hooks().values()},
+        "filesystems": {fstype: (fstype,) for row in filesystems.tables().filesystem for fstype in row.fstypes},
+    }
+    for kind, names in shut.items():
+        listed = get(layer.root, f"denylist.{kind}")
+        for at, name in enumerate(listed if isinstance(listed, list) else ()):
+            if isinstance(name, str) and name in names:
+                yield _at(
+                    layer,
+                    f"/denylist/{kind}/{at}",
+                    id="cufile.denylisted",
+                    severity="warning",
+                    message=f"denylist.{kind}: {name} shuts all such storage out of GDS: {', '.join(names[name])}",
+                    remedy="Take the entry out where such storage is meant to go direct.",
+                )
 
 
 def _addresses(layer: Layer, release: str, node: Node | None) -> Iterator[Problem]:

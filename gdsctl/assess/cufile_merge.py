@@ -53,12 +53,13 @@ class Merged(Record, frozen=True, kw_only=True):
 
 
 class Layer(Record, frozen=True, kw_only=True):
-    """A file as parsed: its root object, {} where it is `[]` or null."""
+    """A file as parsed: its root object, {} where it is `[]` or null, which `no_object` tells."""
 
     path: str
     root: dict[str, Any]
     positions: Any
     duplicates: tuple[str, ...] = ()
+    no_object: bool = False
 
     def line_column(self, pointer: str) -> tuple[int | None, int | None]:
         positions: Positions = self.positions
@@ -80,7 +81,13 @@ def read(path: str, text: str) -> Layer | Problem:
             fatal=True,
         )
     root = parsed.value if isinstance(parsed.value, dict) else {}
-    return Layer(path=path, root=root, positions=positions, duplicates=parsed.duplicates)
+    return Layer(
+        path=path,
+        root=root,
+        positions=positions,
+        duplicates=parsed.duplicates,
+        no_object=not isinstance(parsed.value, dict),
+    )
 
 
 def converted(key: Key, value: Any) -> Any:

@@ -57,7 +57,8 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
     """Check a cufile.json as libcufile itself takes it: what it refuses, dies of, or ignores without a word.
 
     The paths that FILE names are looked for on this machine, or nowhere where --gds-version says that FILE is meant for
-    another. Exit code 1 where there is anything worse than a warning, 3 where it is not known whether a path is there.
+    another. With --snapshot FILE is judged as the only cufile.json of that node: by its library's release, mounts, NICs
+    and modules. Exit code 1 where there is anything worse than a warning, 3 where it is not known whether a path is there.
     """
     import msgspec
 
@@ -78,16 +79,16 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
     if fix and (file is None or file == "-"):
         raise UsageError("--fix needs FILE, beside which it writes")
     if file is not None:
-        if snapshot is not None:
-            raise UsageError("FILE and --snapshot do not go together")
         from gdsctl.cli.text_files import read_text
 
         # A byte that is no UTF-8 is a finding of lint, as it is for the library.
         text = read_text(file, errors="surrogateescape")
-        machine = open_source(None) if gds_version is None else None
-        report = pipeline.lint_text("<stdin>" if file == "-" else file, text, gds_version, machine)
+        machine = open_source(snapshot) if snapshot is not None or gds_version is None else None
+        report = pipeline.lint_text(
+            "<stdin>" if file == "-" else file, text, gds_version, machine, node=snapshot is not None
+        )
         if fix:
-            report = msgspec.structs.replace(report, corrected=_fix(file, text, gds_version, machine))
+            report = msgspec.structs.replace(report, corrected=_fix(file, text, report.gds_version, machine))
     else:
         report = pipeline.lint(open_source(snapshot), gds_version)
     if format is LintFormat.table:
@@ -109,7 +110,7 @@ def lint(  # noqa: PLR0917 -- options, named on the command line
         raise UndecidedError(
             f"{report.unread} could not be read, and it may be one of the files; settle with: cat {report.unread}"
         )
-    if report.unseen and (file is None or gds_version is None):
+    if report.unseen and (file is None or gds_version is None or snapshot is not None):
         sys.stdout.flush()
         raise UndecidedError(
             f"whether {some(report.unseen)} is there is not known, and libcufile refuses a file that names a path which "

@@ -15,7 +15,8 @@ class NvfsHookFacts(Record, frozen=True, kw_only=True):
     `unregister` run parallel, one pair an interface version (v1, then v2); a patched module exports both of a pair;
     empty for an entry that is always listed. `serves`: kinds of target; `since`: nvidia-fs release, None: all.
     `gdscheck`: the driver row that says `Supported`, or from GDS 1.16 on lists `nvfs`, exactly where nvidia-fs runs and
-    lists this module; None where other modules or user-space RDMA decide as well.
+    lists this module; None where other modules or user-space RDMA decide as well. `denied_with`: further kinds of
+    target that denylist.drivers shuts out under this module's name.
     """
 
     name: str
@@ -25,6 +26,7 @@ class NvfsHookFacts(Record, frozen=True, kw_only=True):
     serves: tuple[str, ...] = ()
     since: str | None = None
     gdscheck: str | None = None
+    denied_with: tuple[str, ...] = ()
     source: str
 
 

@@ -273,7 +273,8 @@ def test_userspace_rdma_without_addresses() -> None:
     ("name", "text", "version", "expected"),
     [
         ("CUFILE_FORCE_COMPAT_MODE", "1", "1.20", ["cufile.env-boolean"]),
-        ("CUFILE_FORCE_COMPAT_MODE", "TRUE", "1.20", []),
+        ("CUFILE_FORCE_COMPAT_MODE", "TRUE", "1.20", ["cufile.compat-forced"]),
+        ("CUFILE_FORCE_COMPAT_MODE", "false", "1.20", []),
         ("CUFILE_ALLOW_COMPAT_MODE", "false", "1.17", ["cufile.dead-key"]),
         ("CUFILE_ALLOW_COMPAT_MODE", "false", "1.16", []),
         ("CUFILE_STATS_LEVEL", "2", "1.16", ["cufile.key-newer-than-library"]),
@@ -346,7 +347,7 @@ def test_a_key_that_is_named_before_it_acts() -> None:
 
 def test_names_in_a_denylist() -> None:
     wrong = {"denylist": {"drivers": ["nvme-rdma", "nvme"], "filesystems": ["weka", "nfs", "gluster"]}}
-    without = problems(wrong)
+    without = [p for p in problems(wrong) if p.id == "cufile.denylist-name"]
     assert [(p.id, p.pointer) for p in without] == [
         ("cufile.denylist-name", "/denylist/filesystems/0"),
         ("cufile.denylist-name", "/denylist/filesystems/2"),
@@ -355,12 +356,73 @@ def test_names_in_a_denylist() -> None:
     loaded = {name: Module(loaded=True) for name in ("nvme", "nvme_rdma")}
     mount = Mount(target="/g", fstype="gluster")
     node = Node(source=SourceInfo(kind="tree"), modules=loaded, mounts=(mount,))
-    assert [(p.pointer, p.remedy) for p in problems(wrong, node=node)] == [
+    assert [(p.pointer, p.remedy) for p in problems(wrong, node=node) if p.id == "cufile.denylist-name"] == [
         ("/denylist/drivers/0", "Is nvme_rdma meant?"),
         ("/denylist/filesystems/0", "Is wekafs meant?"),
     ]
     cut = msgspec.structs.replace(node, gaps=(Gap(section="modules", field="loaded", key="nvme", reason="absent"),))
-    assert [p.pointer for p in problems(wrong, node=cut)] == ["/denylist/filesystems/0"]
+    named = [p.pointer for p in problems(wrong, node=cut) if p.id == "cufile.denylist-name"]
+    assert named == ["/denylist/filesystems/0"]
+
+
+def test_a_denylist_shuts_whole_kinds_of_storage_out() -> None:
+    """Libcufile 1.11 to 1.20 report NVMe and NVMeOF as "Unsupported (Disabled)" where drivers names nvme."""
+    (found,) = problems({"denylist": {"drivers": ["sd_mod", "nvme"]}})
+    assert (found.id, found.severity, found.pointer) == ("cufile.denylisted", "warning", "/denylist/drivers/1")
+    assert found.message.endswith("nvme, md, nvme-of")
+    (found,) = problems({"denylist": {"filesystems": ["wekafs"]}})
+    assert (found.id, found.pointer) == ("cufile.denylisted", "/denylist/filesystems/0")
+    assert problems({"denylist": {"drivers": [], "devices": ["/dev/nvme0n1"], "mounts": ["/scratch"]}}) == []
+
+
+FORCE = "properties.force_compat_mode is true: all I/O goes through host memory"
+
+
+@pytest.mark.parametrize(
+    ("document", "env", "severity", "message"),
+    [
+        (props(force_compat_mode=True), {}, "info", FORCE),
+        (props(force_compat_mode=True, allow_compat_mode=True), {}, "info", FORCE),
+        (
+            {**props(force_compat_mode=True, use_pci_p2pdma=True), **block("nvme")},
+            {},
+            "error",
+            f"{FORCE}, although properties.use_pci_p2pdma is true and block.nvme.use_pci_p2pdma is true",
+        ),
+        (
+            props(force_compat_mode=True, allow_compat_mode=False),
+            {},
+            "error",
+            f"{FORCE}, although properties.allow_compat_mode is false",
+        ),
+        (
+            {**props(use_pci_p2pdma=True), **block("nvme")},
+            {"CUFILE_FORCE_COMPAT_MODE": "true"},
+            "error",
+            f"{FORCE}, although properties.use_pci_p2pdma is true and block.nvme.use_pci_p2pdma is true",
+        ),
+        (
+            props(vanilla_posix_io_mode=True),
+            {"CUFILE_USE_PCIP2PDMA": "true"},
+            "error",
+            FORCE.replace("force_compat", "vanilla_posix_io") + ", although properties.use_pci_p2pdma is true",
+        ),
+    ],
+)
+def test_compat_mode_forced(document: Any, env: dict[str, str], severity: str, message: str) -> None:
+    (found,) = [p for p in problems(document, env=env) if p.id == "cufile.compat-forced"]
+    assert (found.severity, found.message, found.fatal) == (severity, message, False)
+
+
+def test_the_environment_switches_forced_compat_mode_off() -> None:
+    assert problems(props(force_compat_mode=True), env={"CUFILE_FORCE_COMPAT_MODE": "false"}) == []
+
+
+@pytest.mark.parametrize("text", ["[]", "null", " [ ] "])
+def test_a_root_that_is_no_object(text: str) -> None:
+    """Libcufile opens with such a file, and every value is the default."""
+    (found,) = problems(text)
+    assert (found.id, found.severity, found.fatal) == ("cufile.type", "warning", False)
 
 
 def test_p2pdma_takes_two_keys_from_1_16_on() -> None:

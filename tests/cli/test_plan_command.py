@@ -251,7 +251,7 @@ def test_lint_sarif_has_regions(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["/no/such/file"], 4),
         (["--gds-version", "new"], 2),
         (["--gds-version", "9.9"], 2),
-        (["x.json", "-S", HGX], 2),
+        (["/no/such/file", "-S", HGX], 4),
         (["--fix"], 2),
         (["-", "--fix"], 2),
         (["-S", "example:none"], 2),
@@ -301,6 +301,32 @@ def test_lint_of_a_file_looks_at_this_machine(tmp_path: Path, capsys: pytest.Cap
     assert run(["lint", str(config), "--format", "json", "--gds-version", "1.14"]) == 0  # meant for another machine
     document = json.loads(capsys.readouterr().out)
     assert (document["problems"], document["unseen"]) == ([], [str(tmp_path), f"{tmp_path}/gone"])
+
+
+def test_lint_of_a_file_as_on_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example's library is 1.14.1, its VAST mount /vast/kv and its storage NICs have 172.16.1.41 and .42."""
+    config = tmp_path / "cufile.json"
+    tables = {
+        mount: {"rdma_dev_addr_list": [address]}
+        for mount, address in {"/vast/kv": "172.16.1.41", "/mnt/other": "172.16.1.99"}.items()
+    }
+    document = {"fs": {"nfs": {"mount_table": tables}}, "execution": {"max_io_threads": 64}}
+    config.write_text(json.dumps(document))
+    assert run(["lint", str(config), "-S", HGX, "--format", "json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["gds_version"], told["files"], told["unseen"]) == ("1.14.1", [str(config)], ["/mnt/other"])
+    other = "/fs/nfs/mount_table/~1mnt~1other"
+    assert {(p["id"], p["pointer"]) for p in told["problems"]} == {
+        ("cufile.missing-path", other),
+        ("rdma.dev-addr-not-local", f"{other}/rdma_dev_addr_list/0"),
+        ("cufile.range", "/execution/max_io_threads"),
+    }
+    assert not any("on this machine" in p["message"] for p in told["problems"])
+    del tables["/mnt/other"]
+    config.write_text(json.dumps(document))
+    assert run(["lint", str(config), "-S", HGX, "--gds-version", "1.20"]) == 0  # 1.16 and newer take 64 threads
+    config.write_text('{"logging": {"dir": "/not/captured"}}')
+    assert run(["lint", str(config), "-S", HGX, "--gds-version", "1.20"]) == 3
 
 
 def test_inspect_knows_what_lint_knows_of_paths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +177,18 @@ def test_keys_together(libcufile: Libcufile) -> None:
     for text, no in zip(documents, libcufile.refuses(documents), strict=True):
         fatal = [p for p in lint([("f", text)], version=libcufile.version, env={}, kind_of=kind_of) if p.fatal]
         assert bool(fatal) == no, (text, fatal)
+
+
+def shut_out(libcufile: Libcufile, driver: str) -> set[str]:
+    """The rows of gdscheck's DRIVER CONFIGURATION that a name in denylist.drivers disables, all modules being there."""
+    answer = libcufile.ask({"denylist": {"drivers": [driver]}}, nvidia_fs=True)
+    rows = (re.search(r"cufio-drv:\d+ +(\w+) *: Unsupported \(Disabled\)", line) for line in answer["log"])
+    return {row[1] for row in rows if row}
+
+
+def test_denying_nvme_disables_nvme_of_as_well(libcufile: Libcufile) -> None:
+    assert shut_out(libcufile, "nvme") == {"NVMe", "NVMeOF"}
+    assert shut_out(libcufile, "sd_mod") == set()
 
 
 PIECES = st.sampled_from([

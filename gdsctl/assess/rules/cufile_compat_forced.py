@@ -2,16 +2,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gdsctl.assess.cufile_lint import FORCING
 from gdsctl.assess.rule import Fail, Rule, Verdict, seen
 from gdsctl.assess.view import View
 from gdsctl.data import cufile_keys
 from gdsctl.model.judgement import Remedy
 
-_KEYS = ("properties.force_compat_mode", "properties.vanilla_posix_io_mode")
-
 
 def check(view: View) -> Iterator[Verdict]:
-    for key in _KEYS:
+    for key in FORCING:
         if view.config.flag(key) is True:
             yield Fail(
                 subject=key,

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gdsctl.assess.rule import Fail, Rule, Scope, Verdict, seen
 from gdsctl.assess.view import Storage, View
+from gdsctl.data.nvfs_hooks import hooks
 from gdsctl.model.judgement import Remedy
 
 
@@ -31,7 +32,10 @@ def _names(view: View, storage: Storage, kind: str) -> frozenset[str]:
     if kind == "filesystems":
         return frozenset({mount.fstype})
     if kind == "drivers":
-        return frozenset({storage.hook or ""}) - {""}
+        hook = storage.hook or ""
+        served = hooks()[hook].serves if hook in hooks() else ()
+        also = {row.module for row in hooks().values() if not set(row.denied_with).isdisjoint(served)}
+        return frozenset({hook, *also}) - {""}
     return frozenset(f"/dev/{block.name}" for block in view.stack(mount.device)) if mount.device else frozenset()
 
 

@@ -797,6 +797,9 @@ OVER_FABRIC = fs(
 )
 hooks("nvme.unpatched", "nvme", FS, NVME)
 hooks("nvme-rdma.unpatched", "nvme_rdma", OVER_FABRIC, NVME)
+# denying nvme disables NVMeOF in every release as well; denying nvme_rdma leaves drives on PCIe alone
+raised("cufile.denylisted", cufile(OVER_FABRIC, {"denylist": {"drivers": ["nvme"]}}), "denylist.drivers", on(NVME))
+near_miss("cufile.denylisted", cufile(FS, {"denylist": {"drivers": ["nvme_rdma"]}}))
 hooks("rpcrdma.unpatched", "rpcrdma", FS, NFS)
 for name, module in (("lustre", "lnet"), ("beegfs", "beegfs"), ("scatefs", "scatefs")):
     hooks(
