@@ -45,12 +45,14 @@ def engine(
     node: Report,
     *,
     iodepth: int,
+    shared: bool = False,
     gpus: tuple[int, ...] | None,
     strict: bool,
     api: Api = "sync",
     registered: bool = True,
 ) -> Chosen:
-    """`gpus` None: all, empty: the first, or host memory; `strict`: cuFile without compat mode; `api`, `registered`: of cuFile, see CufileEngine.
+    """`shared`: do threads share a process on host memory, with nothing to do between two blocks? `gpus` None: all, empty: the
+    first, or host memory; `strict`: cuFile without compat mode; `api`, `registered`: of cuFile, see CufileEngine.
 
     Raises UndecidedError where the engine asked for cannot run here; `auto` then takes the next best. Raises UsageError
     for what does not go together.
@@ -63,7 +65,7 @@ def engine(
     if name == "compat" and strict:
         raise UsageError("--engine compat is compat mode: it does not go with --require-path of a direct route")
     if name == "posix":
-        return Chosen(PosixEngine(iodepth), "asked for", ())
+        return Chosen(PosixEngine(iodepth, shared=shared), "asked for", ())
     if name != "auto":
         return _on_gpu(name, node, wish, "asked for")
     try:
@@ -78,7 +80,7 @@ def engine(
         if wish.only_gpu:
             raise
         no_gpu = str(error).partition(";")[0]
-    return Chosen(PosixEngine(iodepth), f"auto: {no_gpu}", ())
+    return Chosen(PosixEngine(iodepth, shared=shared), f"auto: {no_gpu}", ())
 
 
 def _on_gpu(name: str, node: Report, wish: _Wish, because: str) -> Chosen:

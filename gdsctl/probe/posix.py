@@ -53,10 +53,13 @@ class PosixEngine(Uncounted):
     forks = True
     mixes_in_queue = True
 
-    def __init__(self, iodepth: int) -> None:
+    def __init__(self, iodepth: int, *, shared: bool = False) -> None:
+        """`shared`: are there threads that share a process?"""
         found = uring.support()
         self.queues, self.why_no_queue = found.usable, found.why
         self.how = "io_uring" if found.usable and iodepth > 1 else "preadv/pwritev"
+        if found.usable and iodepth == 1 and shared:
+            self.how += ", io_uring for threads that share a CPU"
 
     def lane(self, job: Job) -> Lane:
         if job.iodepth > 1 and self.queues:

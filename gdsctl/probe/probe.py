@@ -23,6 +23,7 @@ from gdsctl.probe.offsets import order, regions
 from gdsctl.probe.pattern import Generations, Mismatch
 from gdsctl.probe.pinning import cpus, numa_node
 from gdsctl.probe.posix import PosixEngine, memory_bytes
+from gdsctl.probe.processes import at_once
 from gdsctl.probe.report import ProbeReport, SideRow, Verified
 from gdsctl.probe.request import SWEEP_SECONDS, Case, Request, check, require_memory
 from gdsctl.probe.run import Progress, Timed, flush, run
@@ -82,6 +83,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
             request.engine,
             node,
             iodepth=max(request.iodepth),
+            shared=_shared(request),
             gpus=request.gpus,
             strict=request.strict,
             api=request.api,
@@ -132,6 +134,11 @@ def _require_blocks(path: str, case: Case, targets: Sequence[Target]) -> None:
 def _most_threads(case: Case, targets: Sequence[Target]) -> int:
     """A block for each, where they are dealt to the files in turn."""
     return len(targets) * min(target.size_bytes // case.block_bytes for target in targets)
+
+
+def _shared(request: Request) -> bool:
+    between_blocks = request.verify or request.mixed or request.rate_bytes or request.ramp_seconds
+    return not between_blocks and any(at_once(threads) < threads for threads in request.threads)
 
 
 def _carrier(setting: _Setting) -> Carrier:

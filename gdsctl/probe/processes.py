@@ -16,10 +16,19 @@ from typing import Any, NamedTuple
 from gdsctl.errors import RefusedError
 from gdsctl.probe.pauses import Pauses
 
+_MOST = 64
 _PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
 _LOOK_EVERY_S = 1.0
 _END_PATIENCE_S = 5.0
 _CLEAN_PATIENCE_S = 300.0
+
+
+def at_once(threads: int) -> int:
+    """How many processes carry the blocks of so many threads: no more than there are CPUs.
+
+    More would carry no more, and each switch between two finds caches and TLB filled by another.
+    """
+    return min(threads, _MOST, len(os.sched_getaffinity(0)))
 
 
 class _Moved(NamedTuple):

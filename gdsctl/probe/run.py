@@ -43,7 +43,6 @@ Progress = Callable[[int, float], None]
 """Told now and then: bytes moved and seconds passed."""
 
 _LOOK_EVERY_S, _SHOW_EVERY_S = 1.0, 0.25
-_MOST_PROCESSES = 64
 
 
 class Side(Record, frozen=True, kw_only=True):
@@ -190,11 +189,8 @@ def _forked(
     timing: _Timing,
     progress: Progress | None,
 ) -> Timed:
-    """A process for each job, up to the CPUs there are; beyond that several threads' blocks in each.
-
-    More processes than CPUs carry no more, and each switch between two finds caches and TLB filled by another.
-    """
-    block, count = jobs[0].block_bytes, min(len(jobs), _MOST_PROCESSES, len(os.sched_getaffinity(0)))
+    """A process for each job, up to processes.at_once; beyond that several threads' blocks in each."""
+    block, count = jobs[0].block_bytes, processes.at_once(len(jobs))
     began, cpu = time.perf_counter(), 0.0
 
     def go() -> None:
