@@ -18,13 +18,13 @@ def emit(plan: Plan) -> Artifact:
     if any(not connection.stands for connection in plan.nvme_of.connections):
         lines.append("set -e")
     reasons: dict[str, str] = {}
+    to_make = dict(nvme_of.commands(plan.nvme_of))
     for connection in plan.nvme_of.connections:
         lines.append(comment(connection.why))
-        commands = (connection.command, *nvme_of.at_boot(connection))
         if connection.stands:
-            lines += map(comment, commands)
+            lines += map(comment, (connection.command, *nvme_of.at_boot(connection)))
         else:
-            lines += [nvme_of.LOAD, *commands]
+            lines += to_make[connection]
         reasons[str(len(lines))] = connection.why
     if not plan.nvme_of.connections:
         lines[1:] = [comment("no mount of the plan rests on NVMe over RDMA")]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from gdsctl.emit.comment import comment
 from gdsctl.emit.lmcache import start
 from gdsctl.emit.storageclass import dns_name
 from gdsctl.emit.yaml_stream import yaml_stream
@@ -11,6 +13,12 @@ from gdsctl.plan.desired import Plan
 from gdsctl.plan.documents import Artifact
 
 _TEMPLATE = "gdsctl-gpus"
+# Kubernetes gives a container no device by a hostPath, only by a device plugin, CDI or all of them (device plugins,
+# kubernetes.io). NVIDIA k8s-device-plugin internal/cdi/cdi.go and container-toolkit, mode gds, name /dev/nvidia-fs*.
+_PRIVILEGED = (
+    "for /dev/nvidia-fs* alone: the device cgroup lets a pod open no device of a hostPath. Drop this line and the volumes "
+    "nvidia-fs*, udev and cufile where the device plugin has GDS_ENABLED=true, which adds them (--emit gpu-operator-values)"
+)
 
 
 def _template(count: int) -> dict[str, Any]:
@@ -25,6 +33,11 @@ def _template(count: int) -> dict[str, Any]:
         "metadata": {"name": _TEMPLATE},
         "spec": {"spec": {"devices": {"requests": [request]}}},
     }
+
+
+def _in_order(path: str) -> tuple[str | int, ...]:
+    """nvidia-fs2 before nvidia-fs10."""
+    return tuple(int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", path))
 
 
 def applies(plan: Plan) -> bool:
@@ -52,13 +65,11 @@ def emit(plan: Plan) -> Artifact:
         ("cufile", "/etc/cufile.json", True),
     ]
     if "nvidia-fs" in routes:
-        nodes = sorted(path for path in plan.node.nvidia_fs.device_nodes or () if path.startswith("/dev/"))
+        nodes = sorted(
+            (path for path in plan.node.nvidia_fs.device_nodes or () if path.startswith("/dev/")), key=_in_order
+        )
         nodes = nodes or [f"/dev/nvidia-fs{gpu.index}" for gpu in plan.node.gpus]
         volumes += [(f"nvidia-fs{index}", path, False) for index, path in enumerate(nodes)]
-        comments.append(
-            "/dev/nvidia-fs*: a plain mount does not lift the device cgroup's ban, hence privileged; the device plugin with "
-            "GDS_ENABLED adds them without, and /run/udev and cufile.json too"
-        )
     security: dict[str, Any] = {"privileged": True} if "nvidia-fs" in routes else {}
     count = len(plan.node.gpus) or 1
     by_claim = plan.intent.workload is not None and plan.intent.workload.gpus_by == "resource-claim"
@@ -98,4 +109,9 @@ def emit(plan: Plan) -> Artifact:
     if by_claim:
         parts.append((["the node needs NVIDIA's DRA driver instead of its device plugin"], _template(count)))
     reasons = {f"/spec/volumes/{index}": path for index, (_, path, _) in enumerate(volumes)}
-    return Artifact(path="pod.yaml", content=yaml_stream(*parts), reasons=reasons)
+    content = yaml_stream(*parts)
+    if "privileged" in security:
+        reasons["/spec/containers/0/securityContext/privileged"] = _PRIVILEGED
+        line = "      privileged: true\n"
+        content = content.replace(line, f"      {comment(_PRIVILEGED)}\n{line}", 1)
+    return Artifact(path="pod.yaml", content=content, reasons=reasons)

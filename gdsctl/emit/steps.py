@@ -18,6 +18,8 @@ def emit(plan: Plan) -> Artifact:
         lines.append(comment("nothing to do"))
     for step in plan.steps:
         lines += ["", comment(f"{step.order}. {step.what}")]
+        if step.held:
+            lines.append(comment(f"   held back, do not apply it: {step.held}"))
         if step.needs_reboot:
             lines.append(comment("   needs a reboot"))
         if step.risk:

@@ -18,7 +18,7 @@ from gdsctl.plan.intent import Intent, Mode, PlanMode, Wanted
 from gdsctl.plan.modes import against
 from gdsctl.plan.mounts import MountPlan
 from gdsctl.plan.nvme_of import NvmeOfPlan
-from gdsctl.plan.steps import steps, unread
+from gdsctl.plan.steps import differences, steps, unread
 from gdsctl.record import Record
 
 _P2PDMA = ("p2pdma", "c2c")
@@ -148,8 +148,10 @@ def _best(now: Context, context: Context, wishes: tuple[MountPlan, ...]) -> Plan
     unknown = _undecidable(context)
     if unknown:
         return _draft(now, context, wishes, "undecided", f"{unknown}, so no mode is chosen and no step planned").plan
-    if not context.gpus:
-        return _draft(now, context, wishes, "compat", "no GPU to plan for: nothing is switched on").plan
+    missing = "GPU to plan for" if not context.gpus else "" if context.storages else "mount to plan for"
+    if missing:
+        said = f"no {missing}, so no mode is needed and nothing is switched on"
+        return msgspec.structs.replace(_draft(now, context, wishes, "compat", said).plan, mode="none")
     if not context.direct_storages:
         return _draft(now, context, wishes, "compat", "no mount to send direct: nothing is switched on").plan
     names: list[PlanMode] = ["nvidia-fs"]
@@ -159,6 +161,10 @@ def _best(now: Context, context: Context, wishes: tuple[MountPlan, ...]) -> Plan
     drafts = [_draft(now, context, wishes, name, "") for name in names]
     best = min(drafts, key=lambda draft: draft.cost)
     others = [draft for draft in drafts if draft is not best]
+    if best.idle:
+        reaches = "; ".join(f"{d.plan.mode} would reach {d.reach}" for d in drafts)
+        said = f"no mode makes a path here better ({reaches})"
+        return msgspec.structs.replace(best.plan, mode="none", mode_reason=said)
     reason = "; ".join((f"reaches {best.reach}", *(f"{d.plan.mode} would reach {d.reach}" for d in others)))
     return msgspec.structs.replace(best.plan, mode_reason=reason)
 
@@ -201,6 +207,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         keys = frozenset()
     fabrics = nvme_of.desire(now)
     unfit = mode == "p2pdma" or any(item.status != "pass" for item in judged)
+    pathless = _pathless(now, context, outcome) if mode != "undecided" else ()
     plan = Plan(
         node=now.node,
         node_after=outcome.after.node,
@@ -215,7 +222,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         driver=outcome.modules,
         mounts=wishes,
         nvme_of=fabrics,
-        steps=steps(now, outcome.file, outcome.modules, wishes, fabrics=fabrics, keys=keys),
+        steps=steps(now, outcome.file, outcome.modules, wishes, fabrics=fabrics, keys=keys, pathless=pathless),
         routes_now=now.assessment.routes,
         routes_after=outcome.after.routes,
         unmet=(
@@ -326,6 +333,25 @@ def _may_go_direct(context: Context, outcome: _Outcome) -> bool:
         for route in outcome.after.routes
         if route.mount in targets and route.gpu in context.gpu_keys
     )
+
+
+def _pathless(now: Context, context: Context, outcome: _Outcome) -> tuple[str, ...]:
+    """Intended mounts to which some GPU loses its only path, since the planned cufile.json comes to forbid compat mode."""
+    forbids = any(
+        d.key == "properties.allow_compat_mode" and d.planned is False for d in differences(now, outcome.file) or ()
+    )
+    if not forbids:
+        return ()
+    before = {(route.gpu, route.mount): route.route for route in now.assessment.routes}
+    lost = {
+        route.mount
+        for route in outcome.after.routes
+        if route.gpu in context.gpu_keys
+        and route.route == "none"
+        and "cufile.compat-forbidden" in route.blockers
+        and before.get((route.gpu, route.mount)) != "none"
+    }
+    return tuple(wish.target for wish in context.mounts if wish.target in lost)
 
 
 def _gains(now: Context, context: Context, outcome: _Outcome) -> bool:

@@ -26,6 +26,7 @@ class Step(Record, frozen=True, kw_only=True):
     """`commands` and `undo` may be pasted into a root shell in the folder of the artifacts; `check`: look whether it holds.
 
     `changes`: `KEY: OLD -> NEW` of each setting that an installed file changes.
+    `held`: why the step must not be taken; it has no commands then.
     """
 
     order: int
@@ -36,6 +37,7 @@ class Step(Record, frozen=True, kw_only=True):
     undo: tuple[str, ...] = ()
     check: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+    held: str | None = None
 
 
 class Unmet(Record, frozen=True, kw_only=True):

@@ -19,7 +19,8 @@ from gdsctl.record import Record
 SCHEMA = "gdsctl/intent/v1"
 STDIN = "<stdin>"
 Mode = Literal["auto", "nvidia-fs", "p2pdma", "compat"]
-PlanMode = Literal["nvidia-fs", "p2pdma", "compat", "undecided"]  # undecided: GPUs or mounts are not known
+# undecided: GPUs or mounts are not known; none: no mode makes a path better, or there is no path to plan
+PlanMode = Literal["nvidia-fs", "p2pdma", "compat", "undecided", "none"]
 GpusBy = Literal["device-plugin", "resource-claim"]
 Expect = Literal["direct", "direct-or-routed", "compat", "any"]
 Policy = Literal["GPU_MEM_NVLINKS", "GPU_MEM", "SYS_MEM", "P2P"]

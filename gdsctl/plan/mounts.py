@@ -31,6 +31,7 @@ FSTAB = "/etc/fstab"
 _CHANGED_MOUNTED = frozenset(
     {"ro", "rw", "atime", "noatime", "relatime", "norelatime", "strictatime", "diratime", "nodiratime", "lazytime"}
 ) | frozenset({"suid", "nosuid", "dev", "nodev", "exec", "noexec"})
+_ENDED_BY_NAME = frozenset({"nosuid", "nodev", "noexec", "nodiratime"})  # the mount table shows no word for their end
 # Read by mount(8), systemd and boot scripts, never shown by the kernel (mount(8), fstab(5), systemd.mount(5)); `x-...` too.
 _READ_FROM_FSTAB = frozenset(
     {
@@ -84,7 +85,7 @@ class InFstab(Record, frozen=True, kw_only=True):
 class MountPlan(Record, frozen=True, kw_only=True):
     """A mount as it should be. `change`: none | remount | again (unmount, mount) | new | rootflags.
 
-    `options`: all of them, for fstab; `added`: those that the mount lacks today; `backing`: of a mount that is to come.
+    `before`: options that stand today, for an undo; `options`: all of them, for fstab; `added`: those that the mount lacks today; `backing`: of a mount that is to come.
     `fstab`: whether the next boot mounts it so; `uuid`: of the filesystem on its device, where udev tells it.
     `boot_options`: for a line of its own in fstab besides the others; `mount_with`: the filesystem's own command, which
     keeps its own line there.
@@ -96,6 +97,7 @@ class MountPlan(Record, frozen=True, kw_only=True):
     fstype: str
     options: tuple[str, ...]
     added: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
     change: Literal["none", "remount", "again", "new", "rootflags"] = "none"
     why: str
     device: str | None = None
@@ -109,11 +111,28 @@ class MountPlan(Record, frozen=True, kw_only=True):
     @property
     def mount_command(self) -> str:
         """For a shell."""
-        target, source, options = quoted(self.target), quoted(self.named), quoted(",".join(self.options))
+        return self._mounting(self.options)
+
+    @property
+    def mount_as_before(self) -> str:
+        """The mount that stands, for a shell: `mount TARGET` alone fails where fstab has no line for it."""
+        return self._mounting(self.before or ("defaults",))
+
+    def _mounting(self, given: tuple[str, ...]) -> str:
+        target, source, options = quoted(self.target), quoted(self.named), quoted(",".join(given))
         if self.mount_with is not None:
-            given = "" if self.options == ("defaults",) else f" -o {options}"
-            return f"{self.mount_with} {source} {target}{given}"
+            also = "" if given == ("defaults",) else f" -o {options}"
+            return f"{self.mount_with} {source} {target}{also}"
         return f"mount -t {quoted(self.fstype)} -o {options} -- {source} {target}"
+
+    @property
+    def flags_before(self) -> tuple[str, ...]:
+        """What a remount must name for `flags` to be as they were: it keeps those that it does not name (mount(8))."""
+        there = [option for option in self.before if option in _CHANGED_MOUNTED]
+        if "noatime" in self.flags and not {"relatime", "noatime"} & set(there):
+            there.append("strictatime")
+        ended = {flag: flag.removeprefix("no") for flag in self.flags if flag in _ENDED_BY_NAME}
+        return tuple(dict.fromkeys((*there, *(name for flag, name in ended.items() if flag not in there))))
 
     @property
     def unmount_command(self) -> str:
@@ -255,6 +274,7 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         fstype=mount.fstype,
         options=_written({**keep, **wanted}),
         added=added,
+        before=tuple(option for option in mount.options if option.partition("=")[0] not in _SHOWN_ONLY),
         change=change,
         why=why,
         device=mount.device,

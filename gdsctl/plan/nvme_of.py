@@ -121,6 +121,24 @@ def awaited(source: str | None) -> tuple[str, ...]:
     return (f"timeout 60 sh -c {quoted(f'until udevadm settle && {there}; do sleep 1; done')}",)
 
 
+def commands(plan: NvmeOfPlan) -> tuple[tuple[Connection, tuple[str, ...]], ...]:
+    """Each connection to be made with its shell commands; the last one of a mount waits for the mount's device."""
+    to_make = [connection for connection in plan.connections if not connection.stands]
+    last = {connection.target: connection for connection in to_make}
+    return tuple(
+        (
+            connection,
+            (
+                LOAD,
+                connection.command,
+                *at_boot(connection),
+                *(awaited(connection.source) if connection is last[connection.target] else ()),
+            ),
+        )
+        for connection in to_make
+    )
+
+
 def at_boot(connection: Connection) -> tuple[str, ...]:
     """Shell commands that have it connected at every boot; none where discovery.conf cannot hold it."""
     line = connection.discovery_line

@@ -106,8 +106,12 @@ def steps(
     *,
     fabrics: NvmeOfPlan,
     keys: frozenset[str] | None,
+    pathless: tuple[str, ...] = (),
 ) -> tuple[Step, ...]:
-    """Numbered from 1. `now`: the node as it is; `keys`: those for which cufile.json is worth a step, None: all."""
+    """Numbered from 1. `now`: the node as it is; `keys`: those for which cufile.json is worth a step, None: all.
+
+    `pathless`: mounts that the file would leave without any path.
+    """
     reboot = _reboot(now, modules)
     found = [
         *_module_options(now, modules),
@@ -120,7 +124,7 @@ def steps(
         *_md_rule(modules),
         *_mounts(wishes, rebooted=bool(reboot)),
         *(_static_routing(file) if keys is None else ()),
-        *(_cufile(now, file, keys) if (keys is None or keys) and not unread(now) else ()),
+        *(_held(_cufile(now, file, keys), pathless) if (keys is None or keys) and not unread(now) else ()),
     ]
     return tuple(msgspec.structs.replace(step, order=number) for number, step in enumerate(found, 1))
 
@@ -292,12 +296,8 @@ def _load(now: Context, plan: DriverPlan) -> list[Step]:
 def _connections(plan: NvmeOfPlan, modules: DriverPlan) -> list[Step]:
     """Before the mounts that rest on them. A script of its own may connect at boot what discovery.conf cannot hold."""
     found = []
-    load = () if "nvme_rdma" in modules.load else (nvme_of.LOAD,)
-    last = {connection.target: connection for connection in plan.connections if not connection.stands}
-    for connection in plan.connections:
-        if connection.stands:
-            continue
-        wait = nvme_of.awaited(connection.source) if connection is last[connection.target] else ()
+    loaded = "nvme_rdma" in modules.load
+    for connection, commands in nvme_of.commands(plan):
         line = connection.discovery_line
         by = f" from {connection.host_traddr}" if connection.host_traddr else ""
         boot = nvme_of.at_boot(connection)
@@ -305,7 +305,7 @@ def _connections(plan: NvmeOfPlan, modules: DriverPlan) -> list[Step]:
             Step(
                 order=0,
                 what=f"Connect {connection.nqn} at {connection.traddr}{by} over RDMA{', now and at every boot' if boot else ''}",
-                commands=(*load, connection.command, *boot, *wait),
+                commands=tuple(command for command in commands if not (loaded and command == nvme_of.LOAD)),
                 risk="at boot every subsystem is connected that this address offers to this host" if boot else None,
                 undo=(
                     f"nvme disconnect {quoted(f'--nqn={connection.nqn}')}",
@@ -381,7 +381,10 @@ def _mounts(wishes: tuple[MountPlan, ...], *, rebooted: bool) -> list[Step]:
                 what=f"Mount {target} with {','.join(plan.flags)}{where}",
                 commands=(*_into_fstab(plan), f"mount -o {added} -- {target}"),
                 risk=f"a file system in use may refuse the remount: unmount and mount it then; {_NO_LINE}",
-                undo=(*_out_of_fstab(plan), f"mount -o remount -- {target}"),
+                undo=(
+                    *_out_of_fstab(plan),
+                    f"mount -o {quoted(','.join(('remount', *plan.flags_before)))} -- {target}",
+                ),
                 check=check,
             )
         elif plan.change == "again":
@@ -394,7 +397,7 @@ def _mounts(wishes: tuple[MountPlan, ...], *, rebooted: bool) -> list[Step]:
                 commands=(*_into_fstab(plan), f"{before}{plan.unmount_command} && {plan.mount_command}"),
                 risk="processes with open files there keep the unmount from working; "
                 f"{_NO_LINE}{another if rebooted else ''}",
-                undo=(*_out_of_fstab(plan), f"{plan.unmount_command} && mount -- {target}"),
+                undo=(*_out_of_fstab(plan), f"{plan.unmount_command} && {plan.mount_as_before}"),
                 check=check,
             )
         elif plan.change == "new":
@@ -482,6 +485,17 @@ def _restored(path: str) -> str:
     """The reverse: the file as it was, or none where there was none. Done twice it does nothing more."""
     name, kept = quoted(path), quoted(path + _BACKUP)
     return f"if test -s {kept}; then mv {kept} {name}; elif test -e {kept}; then rm -f {name} {kept}; fi"
+
+
+def _held(steps: list[Step], pathless: tuple[str, ...]) -> list[Step]:
+    """The steps for cufile.json, not to be taken where they would take mounts their only path."""
+    if not pathless:
+        return steps
+    why = (
+        f"{', '.join(pathless)} would be left without any path: no direct one can be had here, and compat: forbid ends the one "
+        "through host memory. Take compat: forbid or the mount out of the intent, or plan again once a direct path can be had"
+    )
+    return [msgspec.structs.replace(step, held=why, commands=(), undo=(), check=(), risk=None) for step in steps]
 
 
 def _matters(difference: Difference) -> bool:

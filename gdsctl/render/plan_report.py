@@ -30,7 +30,7 @@ def plan_report(report: PlanReport, *, verbose: bool = False) -> RenderableType:
         *_section("Steps", _steps(report, verbose=verbose)),
         *_section("Artifacts", _artifacts(report, verbose=verbose)),
         *_section("Worth knowing", [Text(f"- {safe(note)}") for note in report.notes]),
-        *_section("Paths, now and with the plan carried out", [_routes(report)]),
+        *_section(f"Paths, now and with the plan carried out{_with_held(report)}", [_routes(report)]),
         *_section("Unmet", _unmet(report)),
     ]
     return Group(*parts)
@@ -94,7 +94,11 @@ def _steps(report: PlanReport, *, verbose: bool) -> list[RenderableType]:
         head = Text(f"{step.order}. {safe(step.what)}")
         if step.needs_reboot:
             head.append("  (reboot)", style="yellow")
+        if step.held:
+            head.append("  (held back)", style="bold red")
         lines.append(head)
+        if step.held:
+            lines.append(Line(f"do not apply it: {step.held}", indent=2))
         lines += [Line(command, indent=4, whole=True) for command in step.commands]
         if verbose:
             lines += [Line(f"changes: {change}", indent=2, style="dim") for change in step.changes]
@@ -102,7 +106,13 @@ def _steps(report: PlanReport, *, verbose: bool) -> list[RenderableType]:
             lines.append(Line(f"risk: {step.risk}", indent=2, style="dim"))
         lines += _commands("check", step.check)
         lines += _commands("undo", step.undo) if verbose else []
+    if not verbose and any(step.undo for step in report.steps):
+        lines.append(Text("how to undo each step: --verbose, or --emit steps", style="dim"))
     return lines
+
+
+def _with_held(report: PlanReport) -> str:
+    return ", what is held back too" if any(step.held for step in report.steps) else ""
 
 
 def _commands(name: str, commands: Sequence[str]) -> list[RenderableType]:

@@ -100,6 +100,29 @@ def test_pod() -> None:
     assert pod["spec"]["hostNetwork"] is True
 
 
+def test_a_pod_is_privileged_for_nvidia_fs_alone() -> None:
+    """A hostPath brings no permission of the device cgroup; P2PDMA needs no device node besides the GPU's own."""
+    assessment = assess(local())
+    node = msgspec.structs.replace(
+        assessment.node,
+        nvidia_fs=msgspec.structs.replace(
+            assessment.node.nvidia_fs, device_nodes=("/dev/nvidia-fs10", "/dev/nvidia-fs2", "/dev/nvidia-fs1")
+        ),
+    )
+    found = plan(assess(node), Wanted(intent=Intent(workload=KV)))
+    content = emit.EMITTERS["pod"].emit(found).content
+    (pod,) = yaml.safe_load_all(content)
+    paths = [volume["hostPath"]["path"] for volume in pod["spec"]["volumes"]]
+    assert paths[-3:] == ["/dev/nvidia-fs1", "/dev/nvidia-fs2", "/dev/nvidia-fs10"]
+    assert pod["spec"]["containers"][0]["securityContext"] == {"privileged": True}
+    lines = content.splitlines()
+    before = lines[lines.index("      privileged: true") - 1]
+    assert before.strip().startswith("# for /dev/nvidia-fs* alone")
+    over_p2pdma = plan(assess(node), Wanted(intent=Intent(workload=KV)), "p2pdma")
+    assert {route.route for route in over_p2pdma.routes_after} == {"p2pdma"}
+    assert "privileged" not in emit.EMITTERS["pod"].emit(over_p2pdma).content
+
+
 def test_gpu_operator_values() -> None:
     (values,) = documents("gpu-operator-values", made("hgx-h100-vast", "/vast/kv"))
     assert values["gds"]["enabled"] is True

@@ -776,3 +776,18 @@ def test_an_nfs_mount_is_held_against_what_is_pinned(pinned: str, status: str | 
     assert [u.status for u in found.unmet] == ([] if status is None else [status])
     if status == "unknown":
         assert found.unmet[0].settle_with
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        (changed(local(), gpus=()), "no GPU to plan for"),
+        (changed(local(), mounts=()), "no mount to plan for"),
+        (example("vm-flattened").node, "no mode makes a path here better (nvidia-fs would reach 0 of 8 GPU x mount)"),
+    ],
+)
+def test_where_nothing_is_to_do_no_mode_is_needed(node: Node, said: str) -> None:
+    found = made(node)
+    assert found.mode == "none"
+    assert found.mode_reason.startswith(said)
+    assert found.steps == ()

@@ -177,13 +177,24 @@ def test_hostile_names_are_one_word(hostnqn: str, tmp_path: Path) -> None:
     content = artifact(found)
     script = tmp_path / "s"
     script.write_text(
-        'modprobe() { :; }; mkdir() { :; }; systemctl() { :; }; grep() { :; }; nvme() { printf "%s\\0" "$@"; }\n'
+        'modprobe() { :; }; mkdir() { :; }; systemctl() { :; }; grep() { :; }; timeout() { :; }; nvme() { printf "%s\\0" "$@"; }\n'
         + content
     )
     ran = subprocess.run(["sh", script], capture_output=True, check=True, cwd=tmp_path)
     assert f"--nqn={hostnqn}".encode() in ran.stdout.split(b"\0")
     assert f"--hostnqn={hostnqn}".encode() in ran.stdout.split(b"\0")
     assert os.listdir(tmp_path) == ["s"]
+
+
+def test_the_script_does_what_the_steps_do() -> None:
+    """Each connection's commands, the wait for the namespace behind the last: `nvme connect` returns before the kernel has it."""
+    text = ASKED.replace("198.51.100.20}", "[192.0.2.20, 198.51.100.20]}")
+    found = made(node(), text)
+    script = artifact(found).splitlines()
+    taken = [command for step in connecting(found) for command in step.commands]
+    assert [line for line in script if line in taken] == taken
+    assert script[-1].startswith("timeout 60 sh -c ")
+    assert sum(line.startswith("timeout ") for line in script) == 1
 
 
 @pytest.mark.skipif(not shutil.which("nvme"), reason="no nvme-cli here")

@@ -103,6 +103,17 @@ def test_a_journal_mode_is_never_remounted() -> None:
     assert step(flag, "noatime").commands[-1] == "mount -o remount,noatime -- /mnt/nvme"
 
 
+def test_an_undo_mounts_as_it_was_without_a_line_in_fstab() -> None:
+    """`mount TARGET` finds nothing without a line, and a remount keeps the flags that it does not name (mount(8))."""
+    again = step(made(changed(local(fstype="ext4", options=("rw", "relatime")), fstab=())), "data=ordered")
+    assert again.undo == ("umount -- /mnt/nvme && mount -t ext4 -o rw,relatime -- /dev/nvme0n1 /mnt/nvme",)
+    text = "mounts: [{target: /mnt/nvme, options: {noatime: true, nodev: true}}]"
+    shown = made(changed(local(options=("rw", "relatime")), fstab=()), text)
+    assert step(shown, "noatime").undo == ("mount -o remount,rw,relatime,dev -- /mnt/nvme",)
+    strict = made(changed(local(options=("rw",)), fstab=()), text)
+    assert step(strict, "noatime").undo == ("mount -o remount,rw,strictatime,dev -- /mnt/nvme",)
+
+
 def test_a_boot_that_comes_anyway_does_the_mount() -> None:
     """pcie-nvme-raid: multipath off needs a boot, /mnt/nvme needs data=ordered; fstab comes first, and no unmount."""
     node = example("pcie-nvme-raid").node
@@ -534,3 +545,28 @@ def test_udev_takes_the_rule(tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stderr + ran.stdout
     subprocess.run(["sh", "-c", doing.undo[0].replace("/etc/udev/rules.d", str(tmp_path))], check=True)
     assert not rule.exists()
+
+
+IMPOSSIBLE = "mode: p2pdma\ncompat: forbid\nmounts: [{target: /mnt/raid, expect: direct}]"
+
+
+def test_a_file_that_takes_the_only_path_is_held_back() -> None:
+    """pcie-nvme-raid: P2PDMA to md RAID 0 needs Linux 7.1, the node has 6.8 and a stock nvme module; only compat is left."""
+    node = example("pcie-nvme-raid").node
+    found = made(node, IMPOSSIBLE)
+    held = step(found, "Install /etc/cufile.json")
+    assert held.held is not None
+    assert held.held.startswith("/mnt/raid would be left without any path")
+    assert (held.commands, held.undo) == ((), ())
+    assert [unmet.status for unmet in found.unmet] == ["fail"]
+    text = emit.EMITTERS["steps"].emit(found).content
+    assert "# " + "   held back, do not apply it: /mnt/raid" in text
+    assert "cufile.json /etc/cufile.json" not in text
+    allowed = made(node, IMPOSSIBLE.replace("compat: forbid", "compat: allow"))
+    assert [s.held for s in allowed.steps if s.held] == []
+    # A drive that P2PDMA does reach loses nothing.
+    direct = made(example("nvme-unpatched").node, IMPOSSIBLE.replace("/mnt/raid", "/mnt/nvme"))
+    assert step(direct, "Install /etc/cufile.json").commands
+    # Where compat mode is forbidden already, the file takes nothing away.
+    own = made(local(files={"/etc/cufile.json": '{"properties": {"allow_compat_mode": false}}'}, hook="stock"))
+    assert not any(s.held for s in own.steps)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gdsctl.assess.rule import Fail, Rule, Scope, Verdict
 from gdsctl.assess.system_mounts import is_system
 from gdsctl.assess.view import View
+from gdsctl.model.devices import Mount
 from gdsctl.model.judgement import Evidence, Remedy
 from gdsctl.model.shell import quoted
 
@@ -20,16 +22,20 @@ def check(view: View) -> Iterator[Verdict]:
             subject=mount.target,
             message=f"{mount.target} is {mount.fstype} without {wanted} in its mount options",
             evidence=(Evidence(fact="mount options", value=",".join(mount.options), source="/proc/self/mountinfo"),),
-            remedy=_remedy(wanted, mount.target, mode),
+            remedy=_remedy(view, mount, wanted, mode),
             scope=Scope(mounts=frozenset({mount.target})),
             severity="warning" if is_system(mount.target) else None,
         )
 
 
-def _remedy(wanted: str, target: str, mode: str | None) -> Remedy:
+def _remedy(view: View, mount: Mount, wanted: str, mode: str | None) -> Remedy:
     """`mode`: another journal mode that the mount names; the kernel refuses to change it while mounted, and a remount
     to the mode that holds changes nothing, not even what the mount table shows (Linux 6.18).
+
+    The command names device, type and options: `mount TARGET` alone fails for a mount without a line in fstab, and takes
+    the old options of one that has a line.
     """
+    target = mount.target
     risk = (
         "none: it is the kernel's default, only written out"
         if mode is None
@@ -41,26 +47,62 @@ def _remedy(wanted: str, target: str, mode: str | None) -> Remedy:
             needs_reboot=True,
             risk=risk,
         )
-    where = "" if mode is None else f" in place of {mode}"
+    device, unsure = _device(view, mount)
+    kept = [option for option in mount.options if option not in _SHOWN_ONLY and option != mode]
+    options = quoted(",".join((*kept, wanted)))
+    mounting = f"mount -t {quoted(mount.fstype)} -o {options} -- {quoted(device)} {quoted(target)}"
     return Remedy(
-        text=f"Write {wanted} into its line of fstab{where}, unmount the filesystem and mount it again. A remount says yes and "
-        "changes nothing.",
-        commands=(f"umount {quoted(target)} && mount {quoted(target)}",),
+        text=f"Unmount the filesystem and mount it again with {wanted}; a remount says yes and changes nothing. "
+        f"{_at_boot(view, target, wanted, mode)}{unsure}",
+        commands=(f"umount -- {quoted(target)}", mounting),
+        persistent=False,
         risk=f"{risk}; unmounting needs every user of it to stop",
+    )
+
+
+_SHOWN_ONLY = frozenset({"seclabel"})  # from the LSM, not for mount(8)
+
+
+def _device(view: View, mount: Mount) -> tuple[str, str]:
+    """What to mount, and a sentence where its name is not one that lasts: the kernel numbers devices as they come."""
+    block = view.block(mount.device) if mount.device else None
+    uuid = ((block.udev if block else None) or {}).get("ID_FS_UUID")
+    if uuid and re.fullmatch(r"[0-9A-Za-z-]+", uuid):
+        return f"UUID={uuid}", ""
+    source = mount.source or f"/dev/{mount.device}"
+    if "=" in source or source.startswith("/dev/disk/by-"):
+        return source, ""
+    return source, f" {source} may be another device after a boot, and its UUID is not known: look with blkid."
+
+
+def _at_boot(view: View, target: str, wanted: str, mode: str | None) -> str:
+    """One sentence: what mounts it at the next boot."""
+    lines = view.node.fstab
+    line = next((entry for entry in lines or () if entry.target == target), None)
+    if line is not None:
+        where = "" if mode is None else f" in place of {mode}"
+        return f"For the boots to come write {wanted} into line {line.line} of /etc/fstab{where}."
+    if lines is None:
+        return f"For the boots to come write {wanted} where it is mounted from: its line of /etc/fstab, a unit, an automounter."
+    return (
+        f"It has no line in /etc/fstab: give {wanted} where it is mounted from (a unit, an automounter), or add a line."
     )
 
 
 RULE = Rule(
     id="fs.ext4-data-ordered",
     severity="error",
+    otherwise={"warning": "for a mount of the system itself"},
     problem="ext4 is mounted without a visible data=ordered",
     why="libcufile looks for the journal mode in the mount table and refuses the direct route where it finds none. "
     "data=ordered is the kernel's default, and for that very reason the kernel does not print it.",
     look_at=("grep ext4 /proc/mounts", "grep -i 'ext4 journal' cufile.log"),
     remedy=Remedy(
-        text="Write data=ordered into its line of fstab, unmount the filesystem and mount it again (a remount says yes and "
-        "changes nothing); the root filesystem takes rootflags=data=ordered.",
-        commands=("umount TARGET && mount TARGET",),
+        text="Unmount the filesystem and mount it again with data=ordered (a remount says yes and changes nothing), and write it "
+        "where it is mounted from: its line of fstab, a unit, an automounter. The root filesystem takes "
+        "rootflags=data=ordered.",
+        commands=("umount TARGET", "mount -t ext4 -o OPTIONS,data=ordered -- UUID=UUID TARGET"),
+        persistent=False,
         risk="it is the kernel's default, only written out; unmounting needs every user of it to stop",
     ),
     not_to_conclude="The journal mode itself is right; only its mention is missing.",
