@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gdsctl.collect import modprobe
 from gdsctl.collect.reader import Reader
-from gdsctl.model.devices import LnetNi
-from gdsctl.parse import lnet
+from gdsctl.model.devices import LnetNi, LnetOption
+from gdsctl.parse import lnet, modprobe_d
 from gdsctl.source.base import Missing, got
 
 _TABLES = ("/sys/kernel/debug/lnet/nis", "/proc/sys/lnet/nis")
@@ -23,6 +24,18 @@ def collect(reader: Reader) -> tuple[LnetNi, ...] | None:
         if got(found):
             return found
     return None
+
+
+def options(reader: Reader) -> tuple[LnetOption, ...] | None:
+    """What modprobe would give the module at its next load; None where a file that may decide was not read."""
+    texts, unread = modprobe.texts(reader)
+    if unread is not None:
+        return None
+    settings = modprobe_d.merge_options(texts).options.get("lnet", {})
+    return tuple(
+        LnetOption(name=name, value=setting.value, place=f"{setting.path}:{setting.line}")
+        for name, setting in settings.items()
+    )
 
 
 def networks(reader: Reader, source: str) -> tuple[str, ...]:

@@ -57,5 +57,6 @@ def collect(source: Source) -> Node:
         fstab=mounts.fstab(reader),
         nvme_host=nvme.host(reader),
         lnet=lnet.collect(reader),
+        lnet_options=lnet.options(reader),
         gaps=tuple(reader.gaps),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from gdsctl.collect import modules
+from gdsctl.collect import modprobe, modules
 from gdsctl.collect.reader import Reader
 from gdsctl.model.software import NvidiaDriver
 from gdsctl.parse import kernel_cmdline, late, modprobe_d, nvidia_params, nvidia_proc, nvidia_smi_query
@@ -125,21 +125,12 @@ def _at_next_load(reader: Reader) -> tuple[dict[str, str] | None, dict[str, str]
     NVreg_RegistryDwords is one text, and the last line's replaces the others': a line that is lost stands among the
     files under its place, `FILE:LINE`.
     """
-    texts: list[tuple[str, str]] = []
-    for folder in modprobe_d.FOLDERS:
-        names = reader.source.names(folder)
-        why = names if isinstance(names, Missing) else None
-        for name in () if isinstance(names, Missing) else names:
-            text = reader.text(f"{folder}/{name}") if name.endswith(".conf") else ""
-            if isinstance(text, Missing):
-                why = text
-            elif text:
-                texts.append((f"{folder}/{name}", text))
-        # Of the five folders only /etc's is written by operators; the others may be left out of a capture.
-        if why and why.status != "absent" and (why.status != "not_captured" or folder == modprobe_d.FOLDERS[0]):
-            for field in ("modprobe_registry_dwords", "modprobe_files"):
-                reader.gap("nvidia_driver", field, why, detail=folder, settle_with=f"grep -rs {_OPTION} {folder}")
-            return None, None
+    texts, unread = modprobe.texts(reader)
+    if unread is not None:
+        folder, why = unread
+        for field in ("modprobe_registry_dwords", "modprobe_files"):
+            reader.gap("nvidia_driver", field, why, detail=folder, settle_with=f"grep -rs {_OPTION} {folder}")
+        return None, None
     merged = modprobe_d.merge_options(texts)
     lines = [s for module, name, s in merged.overridden if (module, name) == ("nvidia", _OPTION)]
     lines += [s for name, s in merged.options.get("nvidia", {}).items() if name == _OPTION]

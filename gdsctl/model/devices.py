@@ -125,6 +125,14 @@ class LnetNi(Record, frozen=True, kw_only=True):
     interfaces: tuple[str, ...] = ()
 
 
+class LnetOption(Record, frozen=True, kw_only=True):
+    """An option that modprobe.d gives the module lnet. `place`: FILE:LINE."""
+
+    name: str
+    value: str | None
+    place: str
+
+
 class FstabEntry(Record, frozen=True, kw_only=True):
     """One line of /etc/fstab, names unescaped. `line`: from 1; `passno`: order of the checks at boot, 0 none."""
 

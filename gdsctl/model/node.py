@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from gdsctl.model.devices import Block, FstabEntry, Gpu, LnetNi, Mount, Nic, Nvme, NvmeHost
+from gdsctl.model.devices import Block, FstabEntry, Gpu, LnetNi, LnetOption, Mount, Nic, Nvme, NvmeHost
 from gdsctl.model.judgement import Finding, Pair, Route
 from gdsctl.model.pci import PciDevice
 from gdsctl.model.software import Container, Gds, Iommu, Module, NvfsHook, NvidiaDriver, NvidiaFs, Platform
@@ -53,7 +53,7 @@ class Node(Record, frozen=True, kw_only=True):
     """Facts only. `gaps` says which Nones are unknowns and why; a None without a gap means "none" or "does not apply".
 
     Not in the document, so without a gap: `smi_topo`; `fstab`, None where /etc/fstab was not captured; `nvme_host`; `lnet`,
-    None where LNet's interfaces were not read.
+    None where LNet's interfaces were not read; `lnet_options`, None where modprobe.d was not.
     """
 
     source: SourceInfo
@@ -76,6 +76,7 @@ class Node(Record, frozen=True, kw_only=True):
     fstab: tuple[FstabEntry, ...] | None = None
     nvme_host: NvmeHost = NvmeHost()
     lnet: tuple[LnetNi, ...] | None = None
+    lnet_options: tuple[LnetOption, ...] | None = None
     gaps: tuple[Gap, ...] = ()
 
     def gap(self, section: str, field: str, key: str | None = None) -> Gap | None:

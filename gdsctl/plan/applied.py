@@ -8,9 +8,10 @@ from gdsctl.model.devices import Block
 from gdsctl.model.node import Node
 from gdsctl.model.pci import ACS_REDIRECTING, PciDevice
 from gdsctl.model.software import Module, NvidiaDriver, NvidiaFs
-from gdsctl.plan import cufile, mounts, static_routing
+from gdsctl.plan import cufile, lnet, mounts, static_routing
 from gdsctl.plan.cufile import CufilePlan
 from gdsctl.plan.driver import MODPROBE, DriverPlan
+from gdsctl.plan.lnet import LnetPlan
 from gdsctl.plan.mounts import MountPlan
 
 _replace = msgspec.structs.replace
@@ -20,6 +21,21 @@ _DEVICE_NODES = tuple(f"/dev/nvidia-fs{number}" for number in range(16))
 
 def with_mounts(node: Node, plans: tuple[MountPlan, ...]) -> Node:
     return _replace(node, mounts=mounts.mounted(node.mounts, plans))
+
+
+def with_lnet(node: Node, plan: LnetPlan) -> Node:
+    """LNet with the interfaces of the plan. Where it is loaded and was not read, what it has besides stays unknown."""
+    if not plan.nics:
+        return node
+    mounts_then = tuple(
+        _replace(mount, backing=_replace(mount.backing, nics=plan.nics[mount.target]))
+        if mount.target in plan.nics
+        else mount
+        for mount in node.mounts
+    )
+    module = node.modules.get(lnet.MODULE)
+    before = () if node.lnet is None and module is not None and module.loaded is False else node.lnet
+    return _replace(node, mounts=mounts_then, lnet=None if before is None else (*before, *plan.nis))
 
 
 def with_cufile(node: Node, plan: CufilePlan) -> Node:

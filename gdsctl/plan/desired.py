@@ -8,7 +8,7 @@ from gdsctl.assess.assessment import Assessment, assess
 from gdsctl.data import cufile_keys
 from gdsctl.model.judgement import Finding, Route
 from gdsctl.model.node import Node
-from gdsctl.plan import applied, cufile, driver, mounts, nvme_of
+from gdsctl.plan import applied, cufile, driver, lnet, mounts, nvme_of
 from gdsctl.plan.context import Context
 from gdsctl.plan.cufile import CufilePlan, Style
 from gdsctl.plan.documents import Step, Unmet
@@ -80,10 +80,11 @@ def _plan(assessment: Assessment, wanted: Wanted, mode: Mode) -> Plan:
     intent = msgspec.structs.replace(wanted.intent, mode=asked)
     given = mode if mode not in ("auto", wanted.intent.mode) else None
     now = Context(assessment, msgspec.structs.replace(wanted, intent=intent, mode_given=given))
-    wishes = mounts.desire(now)
+    nets = lnet.desire(now)
+    wishes = lnet.waiting(mounts.desire(now), nets)
     context = now
-    if any(wish.change != "none" for wish in wishes):
-        context = now.with_node(assess(applied.with_mounts(assessment.node, wishes)))
+    if nets.nics or any(wish.change != "none" for wish in wishes):
+        context = now.with_node(assess(applied.with_lnet(applied.with_mounts(assessment.node, wishes), nets)))
     if asked != "auto":
         said = "asked for on the command line" if mode != "auto" else "the intent asks for it"
         return _draft(now, context, wishes, asked, said).plan
@@ -148,9 +149,11 @@ def _best(now: Context, context: Context, wishes: tuple[MountPlan, ...]) -> Plan
     unknown = _undecidable(context)
     if unknown:
         return _draft(now, context, wishes, "undecided", f"{unknown}, so no mode is chosen and no step planned").plan
-    missing = "GPU to plan for" if not context.gpus else "" if context.storages else "mount to plan for"
+    missing = "no GPU to plan for" if not context.gpus else ""
+    if not missing and not context.storages:
+        missing = "none of the intent's mounts is there" if context.mounts else "no mount to plan for"
     if missing:
-        said = f"no {missing}, so no mode is needed and nothing is switched on"
+        said = f"{missing}, so no mode is needed and nothing is switched on"
         return msgspec.structs.replace(_draft(now, context, wishes, "compat", said).plan, mode="none")
     if not context.direct_storages:
         return _draft(now, context, wishes, "compat", "no mount to send direct: nothing is switched on").plan
@@ -205,7 +208,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
     keys = pinned if idle else None
     if mode == "undecided" or not context.gpus or not context.mounts:
         keys = frozenset()
-    fabrics = nvme_of.desire(now)
+    fabrics, nets = nvme_of.desire(now), lnet.desire(now)
     unfit = mode == "p2pdma" or any(item.status != "pass" for item in judged)
     pathless = _pathless(now, context, outcome) if mode != "undecided" else ()
     plan = Plan(
@@ -222,7 +225,9 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         driver=outcome.modules,
         mounts=wishes,
         nvme_of=fabrics,
-        steps=steps(now, outcome.file, outcome.modules, wishes, fabrics=fabrics, keys=keys, pathless=pathless),
+        steps=steps(
+            now, outcome.file, outcome.modules, wishes, fabrics=fabrics, nets=nets, keys=keys, pathless=pathless
+        ),
         routes_now=now.assessment.routes,
         routes_after=outcome.after.routes,
         unmet=(
@@ -237,6 +242,7 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
             *(item.because for item in judged if item.idle),
             *_notes(context, outcome.file, outcome.modules, wishes),
             *fabrics.told,
+            *nets.told,
             *(() if idle else outcome.file.packaged),
         ),
         findings=now.assessment.findings,

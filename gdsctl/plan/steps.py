@@ -10,11 +10,12 @@ from gdsctl.assess import cufile_merge
 from gdsctl.data import cufile_keys
 from gdsctl.data.distributions import distribution
 from gdsctl.model.shell import fstab_field, quoted, sed_literal
-from gdsctl.plan import cufile, nvme_of, static_routing
+from gdsctl.plan import cufile, lnet, nvme_of, static_routing
 from gdsctl.plan.context import Context
 from gdsctl.plan.cufile import CufilePlan
 from gdsctl.plan.documents import Step, spelt
 from gdsctl.plan.driver import MODPROBE, DriverPlan
+from gdsctl.plan.lnet import LnetPlan
 from gdsctl.plan.mounts import FSTAB, MountPlan, fstab_line
 from gdsctl.plan.nvme_of import NvmeOfPlan
 from gdsctl.record import Record
@@ -105,6 +106,7 @@ def steps(
     wishes: tuple[MountPlan, ...],
     *,
     fabrics: NvmeOfPlan,
+    nets: LnetPlan,
     keys: frozenset[str] | None,
     pathless: tuple[str, ...] = (),
 ) -> tuple[Step, ...]:
@@ -119,7 +121,8 @@ def steps(
         *(_before_reboot(wishes) if reboot else ()),
         *reboot,
         *_ports(modules),
-        *_load(now, modules),
+        *_load(now, modules, nets),
+        *_lnet(nets),
         *_connections(fabrics, modules),
         *_md_rule(modules),
         *_mounts(wishes, rebooted=bool(reboot)),
@@ -259,9 +262,11 @@ def _ports(plan: DriverPlan) -> list[Step]:
     ]
 
 
-def _load(now: Context, plan: DriverPlan) -> list[Step]:
+def _load(now: Context, plan: DriverPlan, nets: LnetPlan) -> list[Step]:
     found = []
     for name in plan.load:
+        if name == lnet.MODULE and nets.adding:
+            continue
         commands = [f"modprobe {name}", f"grep -qx {name} {_LOAD} 2>/dev/null || echo {name} >> {_LOAD}"]
         what = f"Load {name}, now and at every boot"
         if name in plan.unsure and name == "nvidia_fs":
@@ -291,6 +296,29 @@ def _load(now: Context, plan: DriverPlan) -> list[Step]:
             )
         )
     return found
+
+
+def _lnet(plan: LnetPlan) -> list[Step]:
+    """LNet's own service loads the module, sets it up and imports the file at boot (Lustre, lustre/conf/lnet.service)."""
+    if not plan.adding:
+        return []
+    what = ", ".join(f"{one.net} on {one.netdev}" for one in plan.adding)
+    return [
+        Step(
+            order=0,
+            what=f"Have LNet use {what}, for {', '.join(map(quoted, plan.nics))}, now and at every boot",
+            commands=(
+                f"modprobe {lnet.MODULE}",
+                "lnetctl lnet configure",
+                *(one.add for one in plan.adding),
+                f"{_backed_up(lnet.CONF)} && lnetctl export --backup > {lnet.CONF}",
+                f"systemctl enable {lnet.SERVICE}",
+            ),
+            risk=f"{lnet.CONF} is replaced by all that LNet runs with at that moment; LNet has one set-up for every Lustre mount",
+            undo=(*(one.delete for one in plan.adding), _restored(lnet.CONF)),
+            check=("lnetctl net show", *(f"lnetctl ping {quoted(nid)}" for nid in plan.nids)),
+        )
+    ]
 
 
 def _connections(plan: NvmeOfPlan, modules: DriverPlan) -> list[Step]:

@@ -43,7 +43,7 @@ WISHES = {
     "options": "options: {noatime: true, frobnicate: 7}",
     "subsystem": f"nvme_of: {{nqn: '{NQN}', traddr: 172.16.1.20}}",
 }
-KINDS = ("mount", "fstab", "systemd-mount", "nvme-connect", "cufile.json")
+KINDS = ("mount", "fstab", "systemd-mount", "nvme-connect", "cufile.json", "steps")
 
 
 def node_of(name: str, *, stands: bool) -> Node:
