@@ -30,15 +30,22 @@ def findings() -> str:
     ]
     stories = [explanation(name) for name in explained()]
     told = [story for story in stories if story is not None]
-    parts += [f"| [`{s['id']}`](#{_anchor(s['id'])}) | {s['severity']} | {_cell(s['problem'])} |" for s in told]
+    parts += [f"| [`{s['id']}`](#{_anchor(s['id'])}) | {_severities(s)} | {_cell(s['problem'])} |" for s in told]
     parts += ["\n".join(_story(story)) for story in told]
     return "\n".join(parts) + "\n"
+
+
+def _severities(story: dict[str, Any]) -> str:
+    """The usual one first."""
+    return ", ".join((story["severity"], *story["otherwise"]))
 
 
 def _story(story: dict[str, Any]) -> Iterator[str]:
     remedy = story["remedy"]
     yield f"\n## {story['id']}\n"
     yield f"*{story['severity']}*: {_text(story['problem'])}.\n"
+    for severity, where in story["otherwise"].items():
+        yield f"*{severity}* {_text(where)}.\n"
     yield f"{_text(story['why'])}\n"
     yield "Where to look:\n"
     yield _code(story["look_at"])

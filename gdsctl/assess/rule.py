@@ -66,7 +66,8 @@ Verdict = Fail | Cannot
 class Rule(Record, frozen=True, kw_only=True):
     """A finding's story. `explain`, the documentation and every report are made of it.
 
-    `id`: area.problem, never reused; `problem`: one line that names what is wrong; `why`: why it matters;
+    `id`: area.problem, never reused; `severity`: what a verdict has unless it says otherwise; `otherwise`: the other
+    severities that one may have, each with where it has it; `problem`: one line that names what is wrong; `why`: why it matters;
     `look_at`: where to see it with one's own eyes; `remedy`: what to change, used where a verdict brings none;
     `not_to_conclude`: what the finding does not mean; `blocks`: routes that cannot work while it stands;
     `after`: ids of root causes that are told first; `source`: document that says so.
@@ -82,4 +83,5 @@ class Rule(Record, frozen=True, kw_only=True):
     not_to_conclude: str = ""
     blocks: tuple[RouteName, ...] = ()
     after: tuple[str, ...] = ()
+    otherwise: dict[Severity, str] = {}
     check: Callable[[View], Iterator[Verdict]]

@@ -22,6 +22,7 @@ class Story(Record, frozen=True, kw_only=True):
     not_to_conclude: str = ""
     blocks: tuple[RouteName, ...] = ()
     after: tuple[str, ...] = ()
+    otherwise: dict[Severity, str] = {}
 
 
 class _Row(Record, frozen=True, kw_only=True):
@@ -36,6 +37,7 @@ class _Row(Record, frozen=True, kw_only=True):
     source: str
     not_to_conclude: str = ""
     remedy_for: dict[str, str] = {}
+    otherwise: dict[Severity, str] = {}
 
 
 @functools.cache
@@ -62,6 +64,7 @@ def stories() -> dict[str, Story]:
             remedy=Remedy(text=row.remedy),
             source=row.source,
             not_to_conclude=row.not_to_conclude,
+            otherwise=row.otherwise,
         )
         for row in _rows()
     }

@@ -86,6 +86,9 @@ def explanation(story: dict[str, Any]) -> RenderableType:
         Text.assemble((story["id"], "bold"), f"  ({story['severity']})"),
         Text(story["problem"]),
     ]
+    if story["otherwise"]:
+        other = [f"{severity} {where}" for severity, where in story["otherwise"].items()]
+        rows.append(_paragraph("Other severities", *other))
     rows.append(_paragraph("Why it matters", story["why"]))
     rows.append(_paragraph("Where to look", commands=story["look_at"]))
     rows.append(_paragraph("What to change", remedy.text, commands=remedy.commands))

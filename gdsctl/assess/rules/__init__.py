@@ -146,6 +146,7 @@ def explanation(id_: str) -> dict[str, Any] | None:
     return {
         "id": rule.id,
         "severity": rule.severity,
+        "otherwise": rule.otherwise,
         "problem": rule.problem,
         "why": rule.why,
         "look_at": rule.look_at,

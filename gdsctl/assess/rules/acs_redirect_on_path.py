@@ -89,6 +89,7 @@ def _cleared(ports: Iterable[str]) -> Remedy:
 RULE = Rule(
     id="acs.redirect-on-path",
     severity="warning",
+    otherwise={"error": "where the kernel then refuses P2PDMA between the two"},
     problem="a port between GPU and peer redirects peer-to-peer requests",
     why="Where a switch port redirects, bytes between two devices below the same switch go up to the root complex and back: "
     "slower, and for P2PDMA only allowed if the kernel trusts the host bridge.",

@@ -30,6 +30,7 @@ def _ports(view: View, pairs: list[Pair]) -> str:
 RULE = Rule(
     id="acs.unreadable",
     severity="info",
+    otherwise={"warning": "where P2PDMA hangs on what could not be read"},
     problem="ACS of ports on a path could not be read",
     why="The ACS registers lie in extended config space, which the kernel shows to root only. Whether peer traffic stays "
     "below the switch is then not known.",

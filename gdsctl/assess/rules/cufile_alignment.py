@@ -14,7 +14,8 @@ def check(view: View) -> Iterator[Verdict]:
 
 RULE = Rule(
     id="cufile.alignment",
-    severity="error",
+    severity="critical",
+    otherwise={"warning": "in gpu_bounce_buffer_slab_config, which the library then drops"},
     problem="a size in cufile.json is no multiple of what the library asks for",
     why="max_direct_io_size_kb and per_buffer_cache_size_kb must be multiples of 64 (documents say 4), other sizes of 4; the file is refused otherwise.",
     look_at=("gdsctl lint", "cat /etc/cufile.json"),

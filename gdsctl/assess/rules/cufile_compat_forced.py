@@ -22,6 +22,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="cufile.compat-forced",
     severity="error",
+    otherwise={"info": "where lint judges a configuration that asks for no direct path"},
     problem="the configuration forces every file into compat mode",
     why="force_compat_mode and vanilla_posix_io_mode make libcufile use POSIX I/O through host memory for all files.",
     look_at=("grep -E 'force_compat_mode|posix_io_mode' /etc/cufile.json", "env | grep CUFILE_FORCE_COMPAT_MODE"),

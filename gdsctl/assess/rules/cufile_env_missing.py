@@ -14,7 +14,7 @@ def check(view: View) -> Iterator[Verdict]:
 
 RULE = Rule(
     id="cufile.env-missing",
-    severity="warning",
+    severity="error",
     problem="CUFILE_ENV_PATH_JSON names a file that is not there",
     why="The library ignores a missing file in silence and runs with /etc/cufile.json alone, or with its defaults.",
     look_at=("env | grep CUFILE", "gdsctl lint"),

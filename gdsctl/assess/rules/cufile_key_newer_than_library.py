@@ -15,6 +15,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="cufile.key-newer-than-library",
     severity="warning",
+    otherwise={"info": "where it is not known which library reads the file"},
     problem="a key of cufile.json is newer than the node's library",
     why="An older library ignores the key in silence.",
     look_at=("gdsctl lint", "cat /etc/cufile.json"),

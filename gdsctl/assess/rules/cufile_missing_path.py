@@ -25,6 +25,10 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="cufile.missing-path",
     severity="critical",
+    otherwise={
+        "error": "where a folder is there and nothing is mounted on it",
+        "warning": "for a static routing or configuration file, without which the library looks for itself",
+    },
     problem="a path in cufile.json does not exist",
     why="A mount_table entry, denylist path or log folder that is missing makes the load fail for every cuFile process of the node. A folder that is only not mounted passes, and then binds its addresses to the file system above.",
     look_at=("gdsctl lint", "cat /etc/cufile.json"),

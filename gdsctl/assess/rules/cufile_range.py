@@ -14,7 +14,8 @@ def check(view: View) -> Iterator[Verdict]:
 
 RULE = Rule(
     id="cufile.range",
-    severity="error",
+    severity="critical",
+    otherwise={"warning": "where the library takes the value, or another in its place"},
     problem="a value of cufile.json is out of range",
     why="Out of range the library refuses the file, or clamps the value without a word, depending on the key; some bounds differ between releases (max_io_threads: 32 up to 1.15, then 128).",
     look_at=("gdsctl lint", "cat /etc/cufile.json"),

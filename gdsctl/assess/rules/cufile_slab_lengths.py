@@ -14,7 +14,8 @@ def check(view: View) -> Iterator[Verdict]:
 
 RULE = Rule(
     id="cufile.slab-lengths",
-    severity="error",
+    severity="critical",
+    otherwise={"warning": "in gpu_bounce_buffer_slab_config, which the library then drops"},
     problem="slab sizes and counts differ in length",
     why="A list of sizes whose length differs from that of the counts aborts the process; one list alone is compared with the other's default.",
     look_at=("gdsctl lint", "cat /etc/cufile.json"),

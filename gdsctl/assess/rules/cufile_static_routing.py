@@ -15,6 +15,10 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="cufile.static-routing",
     severity="error",
+    otherwise={
+        "critical": "where the library aborts the process",
+        "warning": "where the rest of the file still counts",
+    },
     problem="the static routing file is not read as it is meant",
     why="libcufile takes the file as a whole: one device that it cannot read, that the machine lacks or whose socket, NUMA node or PCIe group is still -1, as libcufile's own export leaves it, and it goes by its own look at the PCI tree, with a warning in its log only. Some faults, such as a wrong PCI address, end the process.",
     look_at=("gdsctl lint", "grep -i 'static' cufile.log"),

@@ -15,6 +15,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="cufile.syntax",
     severity="critical",
+    otherwise={"warning": "where a name is given twice and only the last counts"},
     problem="cufile.json is not valid",
     why="libcufile reads the file with JsonCpp: comments are fine, but a trailing comma, '#', a byte order mark or True make it refuse the whole file, and no cuFile process on the node starts: not even in compat mode.",
     look_at=("gdsctl lint", "cat /etc/cufile.json"),

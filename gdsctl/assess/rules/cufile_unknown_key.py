@@ -15,6 +15,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="cufile.unknown-key",
     severity="warning",
+    otherwise={"info": "for an environment variable"},
     problem="cufile.json holds a key that no release knows",
     why="libcufile ignores keys that it does not know without a word, so a typing error looks like a setting.",
     look_at=("gdsctl lint", "cat /etc/cufile.json"),

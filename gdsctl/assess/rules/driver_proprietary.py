@@ -35,6 +35,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="driver.proprietary",
     severity="error",
+    otherwise={"warning": "where nvidia-fs is old enough to run with it and P2PDMA is not wanted"},
     problem="the proprietary NVIDIA kernel modules are loaded",
     why="P2PDMA exists only in the open kernel modules, and nvidia-fs from "
     f"{limit('nvidia_fs_open_only').value} on loads only beside them, since it uses GPL-only symbols.",

@@ -24,6 +24,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="fs.overlay",
     severity="warning",
+    otherwise={"info": "for a container's root, whose data lie on volumes"},
     problem="the path is on an overlay file system",
     why="An overlay has no device of its own (major number 0), so that there is nothing to go direct to; in a container "
     "every path that is not a volume is one.",

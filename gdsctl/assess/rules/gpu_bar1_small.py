@@ -50,6 +50,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="gpu.bar1-small",
     severity="warning",
+    otherwise={"error": "where P2PDMA is wanted and BAR1 is smaller than the GPU's memory"},
     problem="the GPU's BAR1 is small",
     why="Every buffer that goes direct is pinned in BAR1; with 256 MiB a few large buffers fill it, and registration fails "
     "with ENOMEM. P2PDMA maps the whole memory there.",

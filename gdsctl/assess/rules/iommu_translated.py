@@ -76,6 +76,7 @@ def _switch(view: View) -> str:
 RULE = Rule(
     id="iommu.translated",
     severity="warning",
+    otherwise={"error": "where P2PDMA is wanted and goes through a host bridge"},
     problem="the IOMMU translates addresses",
     why="Requests between devices that pass the root complex are translated there, which can fail and costs speed; below a "
     "common switch they do not meet the IOMMU, but an active one makes the kernel switch ACS on, and that sends them up. "

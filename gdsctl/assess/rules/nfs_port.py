@@ -30,6 +30,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="nfs.port",
     severity="warning",
+    otherwise={"error": "for port 2009"},
     problem="the NFS port is not the one of NFS over RDMA",
     why="NFS over RDMA listens at 20049, NFS over TCP at 2049; 2009 is neither.",
     look_at=("grep nfs /proc/mounts", "cat /etc/fstab"),

@@ -77,6 +77,7 @@ def _label(row: Capability) -> str:
 RULE = Rule(
     id="p2pdma.filesystem-unsupported",
     severity="error",
+    otherwise={"warning": "where a key asks for what has no P2PDMA route at all"},
     problem="the storage cannot be reached by P2PDMA",
     why="The kernel's peer-to-peer reaches drives on PCIe; arrays and fabrics only from certain kernels on, and network "
     "filesystems not at all.",

@@ -90,6 +90,9 @@ def _in_the_file(what: str) -> Remedy:
 RULE = Rule(
     id="p2pdma.half-configured",
     severity="error",
+    otherwise={
+        "warning": "where no storage of a node is known to lose its path by it",
+    },
     problem="some of what P2PDMA needs is set, and some is not",
     why="P2PDMA needs all of: open driver, registry keys, kernel option, nvme_core multipath=N for multipath drives, "
     "properties.use_pci_p2pdma, and from GDS 1.16 the key of the target in the top-level section block. With any one "

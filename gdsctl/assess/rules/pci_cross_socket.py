@@ -32,6 +32,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="pci.cross-socket",
     severity="warning",
+    otherwise={"info": "where other GPUs are nearer"},
     problem="GPU and storage are on different NUMA nodes",
     why="The bytes cross the link between the processors, which is shared with all else and often slower than a PCIe link.",
     look_at=("nvidia-smi topo -m", "lspci -vv | grep -E '^[0-9a-f]|NUMA'"),

@@ -14,7 +14,7 @@ def check(view: View) -> Iterator[Verdict]:
 
 RULE = Rule(
     id="rdma.dev-addr-not-ipv4",
-    severity="warning",
+    severity="error",
     problem="an entry of rdma_dev_addr_list is no IPv4 address",
     why="Up to 1.15 anything else is unusable; from 1.16 on it is taken for the name of an interface.",
     look_at=("gdsctl lint", "ip -4 addr", "gdscheck -p | grep rdma"),

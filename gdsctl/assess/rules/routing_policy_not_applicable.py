@@ -39,6 +39,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="routing.policy-not-applicable",
     severity="info",
+    otherwise={"warning": "where the order names no other policy"},
     problem="a routing policy cannot work on this node",
     why="GPU_MEM_NVLINKS needs NVLink to a GPU that shares a root port with the NIC, GPU_MEM such a GPU; a policy that cannot "
     "work is passed over, and without another the traffic crosses the root complex.",

@@ -40,6 +40,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="topo.disagrees",
     severity="warning",
+    otherwise={"info": "where both classes are of one bridge"},
     problem="nvidia-smi's matrix and the PCI tree give a GPU and a NIC different classes",
     why="Whoever places work by the matrix places it elsewhere than gdsctl would. The tree is believed, since it shows every "
     "bridge, and the driver draws its matrix from the same tree; a difference means that one of the two is older, of another "

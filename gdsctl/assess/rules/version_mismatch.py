@@ -32,6 +32,7 @@ def check(view: View) -> Iterator[Verdict]:
 RULE = Rule(
     id="version.mismatch",
     severity="warning",
+    otherwise={"error": "where the loaded module's major version is not libcufile's"},
     problem="loaded and installed versions differ",
     why="A module that was updated without a reload behaves as the old one; libcufile refuses another major version of "
     "nvidia_fs with 5004.",
