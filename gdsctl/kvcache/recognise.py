@@ -783,6 +783,8 @@ def _weights(launch: Launch) -> Draft | None:
     """Weights, for a launch that names such a loader."""
     options = _options(launch.words)
     load = _first(options, "--load-format")
+    if load is not None and load.text.lower() == "remote_instance":
+        return _remote_instance(launch, options, load)
     name = load.text.lower() if load is not None else ""
     backend = launch.env.get("INSTANTTENSOR_BACKEND")
     chosen = backend.text.partition(",")[0].strip().lower() if backend is not None else ""
@@ -827,6 +829,33 @@ def _weights(launch: Launch) -> Draft | None:
         load.line if load is not None else None,
         model=model.text if model is not None else None,
     )
+
+
+def _remote_instance(launch: Launch, options: Mapping[str, list[Word]], load: Word) -> Draft | None:
+    """SGLang's weights from another instance's GPU (0.5.23 srt/arg_groups/model_path_hook.py: what is lacking makes it auto)."""
+    if _runs(launch, ("sglang", "serve"), _SGLANG_MODULES) is None:
+        return None
+    steps = _Steps(launch)
+    chosen = _first(options, "--remote-instance-weight-loader-backend")
+    backend = chosen.text if chosen is not None else "nccl"
+    needed = ["seed-instance-ip", "seed-instance-service-port"]
+    if backend == "nccl":
+        needed.append("send-weights-group-ports")
+    if backend == "modelexpress":
+        config = _first(options, "--modelexpress-config")
+        told = _object(config) if config is not None else {}
+        transport = "with a configuration that is not read" if told is None else str(told.get("transport", "nixl"))
+        uri = launch.env.get("MX_MODEL_URI")
+        streamed = transport == "nixl" and uri is not None and bool(uri.text)
+        backend = "modelexpress " + ("model-streamer" if streamed else transport)
+    elif not all(f"--remote-instance-weight-loader-{name}" in options for name in needed):
+        backend = "auto"
+    medium = "file" if backend.startswith(("modelexpress", "auto")) else "gpu"
+    tier = Tier(name="weights", type=f"remote_instance {backend}", medium=medium, line=load.line)
+    steps.add("weights.remote_instance", backend, tier)
+    software = "ModelExpress" if backend.startswith("modelexpress") else "SGLang weights"
+    model = _first(options, "--model-path", "--model")
+    return steps.draft(launch, software, None, load.line, model=model.text if model is not None else None)
 
 
 def _nixlbench(launch: Launch) -> Draft | None:

@@ -30,6 +30,11 @@ from gdsctl.source.opening import open_source
 
 TOOL = Tool(name="gdsctl", version="0")
 SERVER = "lmcache server --eviction-policy LRU --l1-size-gb 64 "
+REMOTE = "python -m sglang.launch_server --model-path m --load-format remote_instance"
+SGLANG_MX = f"{REMOTE} --remote-instance-weight-loader-backend modelexpress"
+SEED = "".join(
+    f" --remote-instance-weight-loader-seed-instance-{name}" for name in ("ip 192.0.2.1", "service-port 30000")
+)
 GDS_L1 = """lmcache server --eviction-policy LRU --l1-manager '{"type":"GDS","tag":"gds","size_gb":100,"path":"/mnt/nvme"}' """
 
 
@@ -209,6 +214,36 @@ ROWS: dict[str, tuple[str, list[tuple[str, str, str, str | None, str]]]] = {
     "ModelExpress behind the Model Streamer": (
         "MX_INSTANT_TENSOR=0 MX_MODEL_URI=s3://b/m vllm serve m --load-format modelexpress",
         [("file", "gpu", "load", None, "unknown")],
+    ),
+    # SGLang 0.5.23 and ModelExpress 0.7.0, read: its adapter for SGLang lacks InstantTensor, which vLLM's has
+    "SGLang with ModelExpress": (SGLANG_MX, [("file", "gpu", "load", None, "yes")]),
+    "SGLang with ModelExpress, whatever InstantTensor is told": (
+        f"INSTANTTENSOR_BACKEND=URING {SGLANG_MX}",
+        [("file", "gpu", "load", None, "yes")],
+    ),
+    "SGLang with ModelExpress behind the Model Streamer": (
+        f"MX_MODEL_URI=s3://b/m {SGLANG_MX}",
+        [("file", "gpu", "load", None, "unknown")],
+    ),
+    "SGLang with ModelExpress over TransferEngine": (
+        SGLANG_MX + """ --modelexpress-config '{"transport": "transfer_engine"}'""",
+        [("file", "gpu", "load", "dram", "no")],
+    ),
+    "SGLang with ModelExpress, its configuration in a variable": (
+        SGLANG_MX + ' --modelexpress-config "$MX"',
+        [("dram", "file", "both", None, "unknown")],
+    ),
+    "SGLang from another instance": (
+        f"{REMOTE} {SEED} --remote-instance-weight-loader-send-weights-group-ports '[1,2]'",
+        [("gpu", "gpu", "load", None, "no")],
+    ),
+    "SGLang from another instance, by NCCL without its ports": (
+        f"{REMOTE} {SEED}",
+        [("file", "gpu", "load", "dram", "no")],
+    ),
+    "SGLang from another instance by TransferEngine": (
+        f"{REMOTE} {SEED} --remote-instance-weight-loader-backend transfer_engine",
+        [("gpu", "gpu", "load", None, "no")],
     ),
     "llm-d fs, both ways": (
         vllm("OffloadingConnector", spec_name="SharedStorageOffloadingSpec", gds_mode="read_write"),
