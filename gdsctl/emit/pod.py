@@ -15,10 +15,12 @@ from gdsctl.plan.documents import Artifact
 _TEMPLATE = "gdsctl-gpus"
 # Kubernetes gives a container no device by a hostPath, only by a device plugin, CDI or all of them (device plugins,
 # kubernetes.io). NVIDIA k8s-device-plugin internal/cdi/cdi.go and container-toolkit, mode gds, name /dev/nvidia-fs*.
-_PRIVILEGED = (
-    "for /dev/nvidia-fs* alone: the device cgroup lets a pod open no device of a hostPath. Drop this line and the volumes "
-    "nvidia-fs*, udev and cufile where the device plugin has GDS_ENABLED=true, which adds them (--emit gpu-operator-values)"
-)
+_PRIVILEGED = "for /dev/nvidia-fs* alone: the device cgroup lets a pod open no device of a hostPath. "
+_WITHOUT = {
+    False: "Drop this line and the volumes nvidia-fs*, udev and cufile where the device plugin has GDS_ENABLED=true, which adds "
+    "them (--emit gpu-operator-values)",
+    True: "The device plugin with GDS_ENABLED adds them without; with GPUs by a claim of the DRA driver there is no such plugin",
+}
 
 
 def _template(count: int) -> dict[str, Any]:
@@ -111,7 +113,8 @@ def emit(plan: Plan) -> Artifact:
     reasons = {f"/spec/volumes/{index}": path for index, (_, path, _) in enumerate(volumes)}
     content = yaml_stream(*parts)
     if "privileged" in security:
-        reasons["/spec/containers/0/securityContext/privileged"] = _PRIVILEGED
+        why = _PRIVILEGED + _WITHOUT[by_claim]
+        reasons["/spec/containers/0/securityContext/privileged"] = why
         line = "      privileged: true\n"
-        content = content.replace(line, f"      {comment(_PRIVILEGED)}\n{line}", 1)
+        content = content.replace(line, f"      {comment(why)}\n{line}", 1)
     return Artifact(path="pod.yaml", content=content, reasons=reasons)

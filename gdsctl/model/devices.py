@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from gdsctl.record import Record
@@ -89,6 +90,16 @@ class Block(Record, frozen=True, kw_only=True):
     size_bytes: int | None = None
     logical_block_bytes: int | None = None
     udev: dict[str, str] | None = None
+
+    @property
+    def lasting_name(self) -> str | None:
+        """What mount(8) finds it by after each boot: UUID= of its filesystem, else a link by-id; None where udev tells neither."""
+        told = self.udev or {}
+        uuid = told.get("ID_FS_UUID", "")
+        if re.fullmatch(r"[0-9A-Za-z-]+", uuid):
+            return f"UUID={uuid}"
+        links = (link for link in told.get("DEVLINKS", "").split() if link.startswith("/dev/disk/by-id/"))
+        return min(links, default=None)
 
 
 class Backing(Record, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import math
-import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -86,7 +85,7 @@ class MountPlan(Record, frozen=True, kw_only=True):
     """A mount as it should be. `change`: none | remount | again (unmount, mount) | new | rootflags.
 
     `before`: options that stand today, for an undo; `options`: all of them, for fstab; `added`: those that the mount lacks today; `backing`: of a mount that is to come.
-    `fstab`: whether the next boot mounts it so; `uuid`: of the filesystem on its device, where udev tells it.
+    `fstab`: whether the next boot mounts it so; `lasting_name`: of its device, where udev tells one.
     `boot_options`: for a line of its own in fstab besides the others; `mount_with`: the filesystem's own command, which
     keeps its own line there.
     Of the root filesystem (rootflags) `flags` are changed while it is mounted, only `at_boot` are for the kernel.
@@ -104,7 +103,7 @@ class MountPlan(Record, frozen=True, kw_only=True):
     backing: Backing = Backing()
     notes: tuple[str, ...] = ()
     fstab: InFstab = InFstab()
-    uuid: str | None = None
+    lasting_name: str | None = None
     boot_options: tuple[str, ...] = ()
     mount_with: str | None = None
 
@@ -162,12 +161,12 @@ class MountPlan(Record, frozen=True, kw_only=True):
     @property
     def named(self) -> str:
         """The source as fstab and units name it best: device names can change from boot to boot."""
-        return f"UUID={self.uuid}" if self.uuid else self.source
+        return self.lasting_name or self.source
 
     @property
     def by_name(self) -> str:
         """Why a device stands by its name, empty where it does not."""
-        if self.device is None or self.uuid or "=" in self.source or self.source.startswith("/dev/disk/by-"):
+        if self.device is None or self.lasting_name or "=" in self.source or self.source.startswith("/dev/disk/by-"):
             return ""
         return "; by the device's name, since udev tells no UUID of it: look with blkid"
 
@@ -281,7 +280,7 @@ def _mounted(context: Context, wish: MountIntent, mount: Mount) -> MountPlan | N
         backing=msgspec.structs.replace(mount.backing, transport=transport, nics=nics),
         notes=notes + _nowhere(fstab, mount.target, wanted),
         fstab=fstab,
-        uuid=_uuid(context, mount.device),
+        lasting_name=_lasting_name(context, mount.device),
         boot_options=row.fstab_options if row is not None else (),
         mount_with=own,
     )
@@ -353,16 +352,15 @@ def _new(context: Context, wish: MountIntent) -> MountPlan | None:
         backing=backing,
         notes=notes,
         fstab=fstab,
-        uuid=_uuid(context, device),
+        lasting_name=_lasting_name(context, device),
         boot_options=row.fstab_options,
         mount_with=row.mount_with,
     )
 
 
-def _uuid(context: Context, device: str | None) -> str | None:
+def _lasting_name(context: Context, device: str | None) -> str | None:
     block = context.view.block(device) if device else None
-    uuid = ((block.udev if block else None) or {}).get("ID_FS_UUID")
-    return uuid if uuid and re.fullmatch(r"[0-9A-Za-z-]+", uuid) else None
+    return block.lasting_name if block is not None else None
 
 
 def _in_fstab(context: Context, target: str, wanted: Options) -> InFstab:

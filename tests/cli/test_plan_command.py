@@ -22,6 +22,29 @@ def intent(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_held_step_is_shown_with_its_reason_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """P2PDMA carries md RAID 0 from Linux 7.1 on; the example runs 6.8 and its nvme module has no hooks."""
+    path = tmp_path / "intent.yaml"
+    path.write_text("mode: p2pdma\ncompat: forbid\nmounts: [{target: /mnt/raid, expect: direct}]\n")
+    command = ["plan", "-S", "example:pcie-nvme-raid", "-i", str(path), "--no-color"]
+    assert run(command) == 1
+    shown = capsys.readouterr().out
+    assert "(held back)" in shown
+    assert "do not apply it: /mnt/raid would be left without any path" in shown
+    assert "carried out, what is held back too" in shown
+    assert "install -m 0644 cufile.json" not in shown
+    assert run([*command, "--emit", "steps"]) == 1
+    assert all(line.startswith("#") or not line for line in capsys.readouterr().out.splitlines())
+
+
+def test_the_undo_is_told_of_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-S", UNPATCHED, "--no-color"]) == 0
+    assert "how to undo each step: --verbose, or --emit steps" in capsys.readouterr().out
+    for more in (["--verbose"], ["--emit", "steps"]):
+        assert run(["plan", "-S", UNPATCHED, "--no-color", *more]) == 0
+        assert "mv /etc/cufile.json.before-gdsctl /etc/cufile.json" in capsys.readouterr().out
+
+
 def test_plan_documents(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "-S", HGX, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -37,7 +60,8 @@ def test_plan_documents(capsys: pytest.CaptureFixture[str]) -> None:
         "unmet",
         "findings",
     }
-    assert set(found["steps"][0]) == {"order", "what", "commands", "needs_reboot", "risk", "undo", "check", "changes"}
+    fields = {"order", "what", "commands", "needs_reboot", "risk", "undo", "check", "changes", "held"}
+    assert set(found["steps"][0]) == fields
     assert set(found["artifacts"]["cufile.json"]) == {"path", "content", "reasons"}
     assert run(["plan", "-S", HGX, "--format", "yaml"]) == 0
     assert yaml.safe_load(capsys.readouterr().out) == found

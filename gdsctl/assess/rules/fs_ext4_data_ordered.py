@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gdsctl.assess.rule import Fail, Rule, Scope, Verdict
@@ -66,13 +65,15 @@ _SHOWN_ONLY = frozenset({"seclabel"})  # from the LSM, not for mount(8)
 def _device(view: View, mount: Mount) -> tuple[str, str]:
     """What to mount, and a sentence where its name is not one that lasts: the kernel numbers devices as they come."""
     block = view.block(mount.device) if mount.device else None
-    uuid = ((block.udev if block else None) or {}).get("ID_FS_UUID")
-    if uuid and re.fullmatch(r"[0-9A-Za-z-]+", uuid):
-        return f"UUID={uuid}", ""
+    if block is not None and block.lasting_name:
+        return block.lasting_name, ""
     source = mount.source or f"/dev/{mount.device}"
     if "=" in source or source.startswith("/dev/disk/by-"):
         return source, ""
-    return source, f" {source} may be another device after a boot, and its UUID is not known: look with blkid."
+    return (
+        source,
+        f" {source} may be another device after a boot, and no UUID or link by-id of it is known: look with blkid.",
+    )
 
 
 def _at_boot(view: View, target: str, wanted: str, mode: str | None) -> str:

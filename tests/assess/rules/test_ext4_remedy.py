@@ -48,6 +48,13 @@ def test_the_command_works_with_and_without_a_line(fstab: tuple[FstabEntry, ...]
 def test_a_device_by_its_number_is_told() -> None:
     found = remedy(local(fstype="ext4", options=("rw", "data=journal")))
     assert found.commands[1] == "mount -t ext4 -o rw,data=ordered -- /dev/nvme0n1 /mnt/nvme"
-    assert "/dev/nvme0n1 may be another device after a boot, and its UUID is not known: look with blkid." in found.text
+    assert (
+        "/dev/nvme0n1 may be another device after a boot, and no UUID or link by-id of it is known: look with blkid."
+        in (found.text)
+    )
+    links = {"DEVLINKS": "/dev/disk/by-path/pci-0 /dev/disk/by-id/nvme-eui.01 /dev/disk/by-id/nvme-Drive_S1"}
+    node = local(fstype="ext4")
+    by_id = changed(node, block=tuple(msgspec.structs.replace(b, udev=links) for b in node.block))
+    assert remedy(by_id).commands[1].endswith(" -- /dev/disk/by-id/nvme-Drive_S1 /mnt/nvme")
     hostile = remedy(with_uuid(local(fstype="ext4"), "$(touch x)"))
     assert "$(" not in hostile.commands[1]
