@@ -225,7 +225,9 @@ def _draft(now: Context, context: Context, wishes: tuple[MountPlan, ...], mode: 
         driver=outcome.modules,
         mounts=wishes,
         nvme_of=fabrics,
-        steps=steps(
+        steps=()
+        if mode == "undecided"
+        else steps(
             now, outcome.file, outcome.modules, wishes, fabrics=fabrics, nets=nets, keys=keys, pathless=pathless
         ),
         routes_now=now.assessment.routes,

@@ -70,7 +70,14 @@ def desire(context: Context) -> LnetPlan:
     for wish in context.mounts:
         source = _source(wish, mounted.get(wish.target))
         named = context.named_nics(wish)
-        if source is None or not named or context.addressless(wish) or not all(n.netdevs and n.ipv4 for n in named):
+        if source is None or not named or context.addressless(wish):
+            continue
+        unsure = [nic.rdma_device or nic.address or "?" for nic in named if not (nic.netdevs and nic.ipv4)]
+        if unsure:
+            told.append(
+                f"{wish.target}: no lnetctl step, for the interface and address of {', '.join(unsure)} are not known (look: rdma link; "
+                "ip -br address): lnetctl net add --net NET --if NETDEV"
+            )
             continue
         nets = lnet.nets(source)
         if len(nets) != 1:

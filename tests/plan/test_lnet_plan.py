@@ -12,6 +12,7 @@ from gdsctl.assess.assessment import assess
 from gdsctl.model.devices import LnetNi, LnetOption
 from gdsctl.model.node import Node
 from gdsctl.model.software import Module
+from gdsctl.model.unknown import Gap
 from gdsctl.plan.desired import Plan, plan
 from gdsctl.plan.documents import Step
 from tests.planned_nodes import changed, example, wanted
@@ -141,3 +142,21 @@ def test_a_plan_carried_out_asks_for_nothing_more() -> None:
     after = found.node_after
     after = msgspec.structs.replace(after, modules={**after.modules, "lnet": Module(loaded=True)})
     assert lnet_steps(made(after)) == []
+
+
+def test_an_undecided_plan_has_no_step() -> None:
+    """Which GPUs there are is not known, so the plan says that it plans no step: neither for LNet nor for the mount."""
+    gaps = tuple(
+        Gap(section=a, field=b, reason="absent", settle_with="lspci") for a, b in (("gpus", ""), ("pci", "devices"))
+    )
+    found = made(node(gpus=(), gaps=gaps))
+    assert (found.mode, found.steps) == ("undecided", ())
+
+
+def test_a_nic_whose_address_was_not_read_is_told() -> None:
+    base = node()
+    nics = tuple(msgspec.structs.replace(nic, ipv4=()) if nic.rdma_device == "mlx5_2" else nic for nic in base.nics)
+    gaps = (*base.gaps, Gap(section="nics", field="ipv4", reason="absent", settle_with="ip addr"))
+    found = made(changed(base, nics=nics, gaps=gaps))
+    assert lnet_steps(found) == []
+    assert any("the interface and address of mlx5_2 are not known" in note for note in found.notes)
