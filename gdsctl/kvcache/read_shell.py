@@ -16,8 +16,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _SEPARATORS = frozenset("\n;&|()")
 _SPECIAL = _SEPARATORS | frozenset("\\#<>")  # what a command may meet outside of words
-_PLAIN = re.compile(r"[^\s;&|()<>'\"\\$]+")  # letters of a word that mean nothing else
+_PLAIN = re.compile(r"[^\s;&|()<>'\"\\$`]+")  # letters of a word that mean nothing else
 _QUOTED = re.compile(r'[^"\\$]+')
+_BACKTICKS = re.compile(r"`[^`\n]*`?")  # what a command would print, as `$(...)`
 _HEREDOC = re.compile(r"[ \t]*(['\"]?)([^\s'\";|&]*)\1")
 _SPREAD = re.compile(r'"?\$\{([A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\}"?')
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::?([-=])([^{}]*))?\}|\$([A-Za-z_][A-Za-z0-9_]*)")
@@ -152,6 +153,9 @@ class _Reader:
                 self.at += 2
             elif char == "$":
                 self._dollar(parts)
+            elif char == "`" and (within := _BACKTICKS.match(text, self.at)):
+                parts.append(within[0])
+                self.at = within.end()
             else:
                 parts.append(char)
                 self.at += 1

@@ -14,6 +14,7 @@ from gdsctl.data.app_versions import unknown_to
 from gdsctl.errors import InputError
 from gdsctl.kvcache.json_text import json_object
 from gdsctl.kvcache.launch import Container, Launch, Override, Word
+from gdsctl.kvcache.printed import printed
 from gdsctl.kvcache.script_calls import interface
 from gdsctl.kvcache.stack import Adapter, Draft, Edge, Endpoint, Lack, Manager, Stack, Tier, UnknownOption, edge
 
@@ -106,7 +107,36 @@ def recognise(launch: Launch) -> list[Draft]:
         draft = reader(launch)
         if draft is not None:
             found.append(draft)
+    hidden = tuple(printed(launch.words))
+    found = found or [_Steps(launch).draft(launch, name, None) for name in _program(launch) if hidden]
+    if hidden and found:
+        first, *rest = found
+        edges = tuple(_hidden(why) for _, why in hidden)
+        stack = msgspec.structs.replace(first.stack, edges=(*first.stack.edges, *edges))
+        return [msgspec.structs.replace(first, stack=stack), *rest]
     return found
+
+
+def _program(launch: Launch) -> list[str]:
+    """A program that may keep a KV cache or load weights, whatever its options say."""
+    known = {
+        "LMCache server": (("lmcache", "server"), _LMCACHE_SERVERS),
+        "vLLM": (("vllm", "serve"), _VLLM_MODULES),
+        "SGLang": (("sglang", "serve"), _SGLANG_MODULES),
+    }
+    return [name for name, (program, modules) in known.items() if _runs(launch, program, modules) is not None][:1]
+
+
+def _hidden(why: str) -> Edge:
+    return Edge(
+        from_="gpu",
+        to="file",
+        api="unknown",
+        medium="unknown",
+        gds_helps="unknown",
+        because=why,
+        source="the file itself",
+    )
 
 
 # --- what they have in common ----------------------------------------------------------------------------------------
