@@ -62,7 +62,10 @@ set -e
 bash /host{ROOT}/tests/vm/guest/rdma.sh target
 rm -f /etc/nvme/discovery.conf
 systemctl() {{ :; }}
+mkdir -p /dev/disk/by-id
+(sleep 2; : >/dev/disk/by-id/x) &  # what the script waits for
 . /host{tmp_path}/nvme-connect.sh
+test -e /dev/disk/by-id/x
 echo == now
 {look}
 nvme disconnect --nqn={NQN} >/dev/null
