@@ -18,7 +18,8 @@ class Beside:
     """The texts that were given, by path, and those that lie beside them.
 
     `unread`: what a file names and nobody gave, as FILE:LINE: NAME; `used`: paths of those that another one named;
-    `followed`: path of a file that was not given but read -> where it is named; `kept`: what a reader knows of each text.
+    `merged`: those that were read as a part of another, and are not read again; `followed`: path of a file that was not
+    given but read -> where it is named; `kept`: what a reader knows of each text.
     """
 
     def __init__(self, texts: Mapping[str, str] | None = None, look: Look | None = None) -> None:
@@ -26,6 +27,7 @@ class Beside:
         self._look = look
         self.unread: dict[str, None] = {}
         self.used: set[str] = set()
+        self.merged: set[str] = set()
         self.followed: dict[str, Place] = {}
         self.kept: dict[str, Any] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -27,19 +27,126 @@ def is_compose(item: Item) -> bool:
 
 
 def read_compose(item: Item, place: Place, beside: Beside, depth: int = 0) -> Found:
-    """The services of a file and of those that it includes. Variables are replaced by `.env` and their defaults."""
+    """The services of a file, of those that go over it and of those that it includes.
+
+    Variables are replaced by `.env` and their defaults.
+    """
+    if place.file in beside.merged:
+        return Found()
     fill = _filler(beside, place)
-    project = _Project(item.filled(fill), place, beside, fill)
+    item = item.filled(fill)
+    over = _over(item, place, beside, fill) if depth == 0 else []
+    if over is None:
+        return Found()
+    project = _Project([item, *(layer for _, layer in over)], place, beside, fill)
     found = Found()
-    for entry in item.filled(fill).list("include") if depth < _DEEPEST else ():
-        paths = entry.get("path")
-        for name in [entry.text] if entry.text else [paths.text, *(p.text for p in paths.items())] if paths else []:
-            other = beside.file(name, place.at(entry.line)) if name else None
+    for layer in (item, *(layer for _, layer in over)) if depth < _DEEPEST else ():
+        for name, line in _includes(layer):
+            other = beside.file(name, place.at(line if layer is item else item.line))
             if other is not None and other[0] not in beside.texts:
                 found += _included(other, beside, depth)
     for name in project.services:
         found += project.service(name)
     return found
+
+
+def _includes(item: Item) -> Iterator[tuple[str, int]]:
+    """The files of `include`, with the line that names them."""
+    for entry in item.list("include"):
+        paths = entry.get("path")
+        for name in [entry.text] if entry.text else [paths.text, *(p.text for p in paths.items())] if paths else []:
+            if name:
+                yield name, entry.line
+
+
+# docs.docker.com/compose/how-tos/multiple-compose-files/merge: what `docker compose` reads without -f.
+_BASES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
+_OVERRIDES = (
+    "compose.override.yml",
+    "compose.override.yaml",
+    "docker-compose.override.yml",
+    "docker-compose.override.yaml",
+)
+
+
+def _over(item: Item, place: Place, beside: Beside, fill: Callable[[str], str]) -> list[tuple[str, Item]] | None:
+    """The files that go over this one, in their order: those given with it as after `-f`, else what compose takes itself.
+
+    None for a file that goes over another of those given. Files of one folder are one project, but for those that one
+    of them includes or extends.
+    """
+    given = _project(item, place.file, beside, fill)
+    if len(given) > 1:
+        if given[0][0] != place.file:
+            return None
+        beside.merged |= {path for path, _ in given[1:]}
+        beside.used |= {path for path, _ in given[1:]}
+        return given[1:]
+    folder, name = posixpath.split(place.file)
+    named = _compose_file(beside, place)
+    wanted = named[named.index(name) + 1 :] if name in named[:1] else _OVERRIDES if name in _BASES and not named else ()
+    found = []
+    for other in wanted:
+        text = beside.optional(other, place.at(item.line))
+        if text is not None:
+            path = posixpath.join(folder, other)
+            try:
+                found += [(path, layer.filled(fill)) for layer in documents(text) if is_compose(layer)]
+            except InputError as error:
+                raise error.at(path) from None
+        elif named:
+            beside.lacks(other, place.at(item.line))
+        if found and not named:
+            break
+    return found
+
+
+def _project(item: Item, path: str, beside: Beside, fill: Callable[[str], str]) -> list[tuple[str, Item]]:
+    """The given compose files of one folder in the order they count, this one among them."""
+    folder = posixpath.dirname(path)
+    files: dict[str, list[Item]] = {}
+    for other, text in beside.texts.items():
+        if other == path:
+            files[other] = [item]
+        elif posixpath.dirname(other) == folder and other.endswith((".yaml", ".yml")) and "services" in text:
+            files[other] = _layers(text, fill)
+    theirs = {
+        posixpath.normpath(posixpath.join(folder, name))
+        for layers in files.values()
+        for layer in layers
+        for name in (*(name for name, _ in _includes(layer)), *_extended(layer))
+    }
+    if path in theirs:
+        return []
+    mine = [
+        (other, layer) for other, layers in files.items() if posixpath.normpath(other) not in theirs for layer in layers
+    ]
+    # A folder's own override comes last among its files where a shell's `*` puts it first.
+    return sorted(mine, key=lambda one: posixpath.basename(one[0]) in _OVERRIDES)
+
+
+def _extended(item: Item) -> Iterator[str]:
+    for _, service in pairs(item.get("services")):
+        file = service.word("extends", "file")
+        if file is not None:
+            yield file
+
+
+def _layers(text: str, fill: Callable[[str], str]) -> list[Item]:
+    """The compose documents of another file; what is wrong with it, its own reading tells."""
+    try:
+        return [item.filled(fill) for item in documents(text) if is_compose(item)]
+    except InputError:
+        return []
+
+
+def _compose_file(beside: Beside, place: Place) -> list[str]:
+    """The files that COMPOSE_FILE in `.env` lists."""
+    text = beside.optional(".env", place)
+    words = assigned(text, 1) if text is not None else {}
+    listed = words["COMPOSE_FILE"].text if "COMPOSE_FILE" in words else ""
+    separator = words["COMPOSE_PATH_SEPARATOR"].text if "COMPOSE_PATH_SEPARATOR" in words else ":"
+    return [name.removeprefix("./") for name in listed.split(separator or ":") if name]
 
 
 def _included(file: tuple[str, str], beside: Beside, depth: int) -> Found:
@@ -70,34 +177,62 @@ def _filler(beside: Beside, place: Place) -> Callable[[str], str]:
 
 
 class _Service:
-    """A service upon those that it extends."""
+    """A service upon those that it extends, and under the files that go over its own.
 
-    def __init__(self, chain: list[Item]) -> None:
+    docs.docker.com/reference/compose-file/merge: the latest value counts, lists are joined, `!reset` takes away what came
+    before and `!override` takes its place.
+    """
+
+    def __init__(self, chain: list[Item], line: int) -> None:
         self.chain = chain
-        self.line = chain[-1].line
+        self.line = line
+
+    def each(self, *path: str) -> list[Item]:
+        """The values that count, the latest last."""
+        found: list[Item] = []
+        for item in self.chain:
+            tags = {part.tag for depth in range(1, len(path) + 1) if (part := item.get(*path[:depth])) is not None}
+            if tags & {"!reset", "!override"}:
+                found = []
+            value = item.get(*path)
+            if value is not None and "!reset" not in tags:
+                found.append(value)
+        return found
 
     def get(self, *path: str) -> Item | None:
-        return next((found for item in reversed(self.chain) if (found := item.get(*path)) is not None), None)
+        return next(reversed(self.each(*path)), None)
 
     def word(self, *path: str) -> str | None:
         found = self.get(*path)
         return found.text if found is not None else None
 
     def list(self, *path: str) -> list[Item]:
-        return [entry for item in self.chain for entry in item.list(*path)]
+        return [entry for found in self.each(*path) for entry in found.items()]
 
 
 class _Project:
-    def __init__(self, item: Item, place: Place, beside: Beside, fill: Callable[[str], str]) -> None:
+    """`layers`: the file at `place`, then those that go over it, whose lines become the service's own."""
+
+    def __init__(self, layers: list[Item], place: Place, beside: Beside, fill: Callable[[str], str]) -> None:
         self.place = place
         self.beside = beside
         self.fill = fill
-        self.services = dict(pairs(item.get("services")))
-        self.configs = {name: entry.word("file") for name, entry in pairs(item.get("configs"))}
+        self.services: dict[str, list[Item]] = {}
+        first, *over = layers
+        for name, item in pairs(first.get("services")):
+            self.services[name] = [item]
+        for layer in over:
+            for name, item in pairs(layer.get("services")):
+                below = self.services.setdefault(name, [])
+                below.append(item.pinned(below[0].line if below else first.line))
+        self.configs = {name: entry.word("file") for layer in layers for name, entry in pairs(layer.get("configs"))}
         self._files: dict[str, dict[str, Item]] = {}
 
     def service(self, name: str) -> Found:
-        service = _Service(self._chain(self.services[name], self.services, self.place))
+        own = self.services[name]
+        own_first = {key: items[0] for key, items in self.services.items()}
+        chain = [base for item in own for base in self._chain(item, own_first, self.place)]
+        service = _Service(chain, own[0].line)
         env = self._environment(service)
         box = _box(name, service, self.place, self.configs)
         built = self._built(service)
@@ -157,18 +292,16 @@ class _Project:
     def _environment(self, service: _Service) -> dict[str, Word]:
         """Its env files, and over them what it sets itself."""
         env: dict[str, Word] = {}
-        for own in service.chain:
-            named = own.get("env_file")
-            for entry in [named, *named.items()] if named is not None else []:
+        for named in service.each("env_file"):
+            for entry in [named, *named.items()]:
                 file = entry.text or entry.word("path")
                 text = self.beside.text(file, self.place.at(entry.line)) if file else None
                 env |= assigned(text, entry.line) if text is not None else {}
-        for own in service.chain:
-            environment = own.get("environment")
-            if environment is None:
-                continue
+        for environment in service.each("environment"):
             for key, value in environment.pairs():
-                if value.text is not None:
+                if value.tag == "!reset":
+                    env.pop(key, None)
+                elif value.text is not None:
                     env[key] = Word(text=value.text, line=value.text_line)
             for entry in environment.items():
                 key, sign, text = (entry.text or "").partition("=")
@@ -181,9 +314,9 @@ class _Project:
         build = service.get("build")
         if build is None or service.get("entrypoint") is not None:
             return None
-        context = build.text or build.word("context") or "."
-        inline = build.get("dockerfile_inline")
-        name = build.word("dockerfile") or "Dockerfile"
+        context = build.text or service.word("build", "context") or "."
+        inline = service.get("build", "dockerfile_inline")
+        name = service.word("build", "dockerfile") or "Dockerfile"
         if inline is not None and inline.text is not None:
             path, text = self.place.file, inline.text
         else:
@@ -195,7 +328,7 @@ class _Project:
             every = stages(text)
         except InputError as error:
             raise error.at(path) from None
-        target = build.word("target")
+        target = service.word("build", "target")
         return next((stage for stage in every if stage.name == target), every[-1])
 
     def _config(self, env: Mapping[str, Word], box: Container) -> Found:
@@ -250,7 +383,7 @@ def _box(name: str, service: _Service, place: Place, configs: Mapping[str, str |
         name=name,
         kind="compose",
         image=service.word("image"),
-        volumes=tuple(volumes),
+        volumes=tuple({entry.path: entry for entry in volumes}.values()),
         devices=tuple(devices),
         privileged=service.word("privileged") == "true",
         capabilities=tuple(entry.text for entry in service.list("cap_add") if entry.text),

@@ -62,6 +62,11 @@ class Item:
         return Item(self._node, self._budget, self._depth, View(self._view.pinned, fill))
 
     @property
+    def tag(self) -> str:
+        """As it was written (`!reset`) or resolved."""
+        return str(self._node.tag)
+
+    @property
     def is_mapping(self) -> bool:
         return isinstance(self._node, yaml.MappingNode)
 
