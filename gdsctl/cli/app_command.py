@@ -50,7 +50,11 @@ def app(  # noqa: PLR0917 -- options, named on the command line
     With --snapshot or --live also: does it on that node? FAIL (exit code 1): a finding is an error, such as a
     configuration that asks for GDS and does not get it, or a container that lacks what a direct path needs. UNKNOWN (3): it
     cannot be told. PASS (0): all else, so also a configuration that goes through host memory and claims nothing else.
-    Exit code 4: a file configures nothing that is known.
+    Storage alone (a StorageClass, a volume, a claim) is UNKNOWN, with what to give beside it. Exit code 4: a file configures
+    nothing that is known.
+
+    Compose files of one folder count as those after docker compose -f, the later over the earlier; of compose.yaml alone
+    compose.override.yaml is read as well, or what COMPOSE_FILE in .env lists.
     """
     from gdsctl import pipeline
     from gdsctl.assess.assessment import assess
@@ -94,6 +98,8 @@ def app(  # noqa: PLR0917 -- options, named on the command line
                     reasons.append(edge.because)
                 for reason in reasons:
                     say(f"unknown: {stack.source}: {reason}")
+        for one in report.storage if not report.stacks else ():
+            say(f"unknown: {one.source}: {one.kind} {one.name} starts nothing; not given: {', '.join(one.needs)}")
         for found in report.findings:
             if found.id == "app.pod-lacks":
                 say(f"unknown: {found.subject}: {found.message}")

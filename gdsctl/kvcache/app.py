@@ -12,10 +12,11 @@ from gdsctl.kvcache.beside import Beside, Look
 from gdsctl.kvcache.findings import App, Sized, findings, graver_first
 from gdsctl.kvcache.launch import Found, claims
 from gdsctl.kvcache.model_config import read_model_config
-from gdsctl.kvcache.on_node import Lacking, on_node
+from gdsctl.kvcache.on_node import Lacking, mounted, on_node
 from gdsctl.kvcache.read import read
 from gdsctl.kvcache.recognise import recognise_all
 from gdsctl.kvcache.stack import Draft, Stack
+from gdsctl.kvcache.stored import Stored, stored
 from gdsctl.model.judgement import Finding
 from gdsctl.model.node import SCHEMA_VERSION, Report, SourceInfo, Tool
 from gdsctl.parse.platform_text import parse_cpulist
@@ -26,8 +27,9 @@ class AppReport(Record, frozen=True, kw_only=True):
     """`node`: where the routes come from, None where no node was looked at.
 
     `unread`: what the files name and nobody gave, as FILE:LINE: NAME; `followed`: files that were not given but that lie beside
-    one that names them, with where; `idle`: given manifests that start nothing and that no other names. `verdict`: fail where a finding is an error, unknown where it cannot be told whether GDS can help, or whether
-    a container is given what a direct path needs, else pass.
+    one that names them, with where; `idle`: given manifests that start nothing and that no other names;
+    `storage`: the files' own storage objects. `verdict`: fail where a finding is an error, unknown where it cannot be told whether GDS can help (so where nothing
+    is started but storage is described), or whether a container is given what a direct path needs, else pass.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -39,6 +41,7 @@ class AppReport(Record, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
     followed: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
+    storage: tuple[Stored, ...] = ()
 
 
 def judge(
@@ -76,17 +79,18 @@ def judge(
     whole = {draft.stack.software for draft in drafts if not draft.partial}
     drafts = [draft for draft in drafts if not draft.partial or draft.stack.software not in whole]
     idle = []
+    storage_alone = bool(found.storage) and all(foreign.starts_nothing(text) for _, text in files)
     for path in empty:
         if path not in beside.used:
             text = beside.texts[path]
             seems = foreign.seems(text, path)
-            if drafts and foreign.is_manifest(text):
+            if (drafts or storage_alone) and foreign.is_manifest(text):
                 idle.append(path)
                 continue
             named = "".join(f"; {name} was not given" for name in beside.unread if name.startswith(f"{path}:"))
             reason = "no KV cache and no loading of weights that gdsctl knows is configured here"
             raise InputError(seems if seems and not named else f"{reason}{named}", path=path)
-    if not drafts:
+    if not drafts and not storage_alone:
         path, text = files[0]
         seems = foreign.model(path) if found.models else foreign.seems(text, path)
         raise InputError(seems or "no program that keeps a KV cache or loads weights is started here", path=path)
@@ -110,6 +114,9 @@ def judge(
         unique, more = on_node(unique, node, claims(found.storage), lacking)
         told = (*more, *told)
     told = graver_first(told)
+    objects = stored(found.storage, started=bool(drafts))
+    if node is not None:
+        objects = tuple(mounted(one, node, claims(found.storage)) for one in objects)
     stacks = tuple(draft.stack for draft in unique)
     return AppReport(
         tool=tool,
@@ -120,6 +127,7 @@ def judge(
         unread=tuple(beside.unread),
         followed=tuple(f"{path}, named in {place}" for path, place in beside.followed.items()),
         idle=tuple(idle),
+        storage=objects,
     )
 
 
@@ -146,6 +154,8 @@ def _verdict(
     if any(finding.severity in failing for finding in told):
         return "fail"
     if any(finding.id == "app.pod-lacks" for finding in told):  # a warning: what is not seen to be there
+        return "unknown"
+    if not stacks:
         return "unknown"
     edges = [edge for stack in stacks for edge in stack.edges]
     undecided = any(route.route == "unknown" for edge in edges for route in edge.routes or ())

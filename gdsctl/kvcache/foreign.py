@@ -48,6 +48,31 @@ def is_manifest(text: str) -> bool:
     return next(_kinds(text), None) is not None
 
 
+# Objects that start nothing by themselves, nor name what does (Kubernetes API reference).
+_IDLE = frozenset(
+    [
+        "ConfigMap",
+        "CSIDriver",
+        "LimitRange",
+        "Namespace",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "ResourceQuota",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+        "StorageClass",
+        "VolumeSnapshotClass",
+    ]
+)
+
+
+def starts_nothing(text: str) -> bool:
+    """Kubernetes objects, none of which could start a container."""
+    kinds = set(_kinds(text))
+    return bool(kinds) and kinds <= _IDLE
+
+
 def seems_bytes(head: bytes, path: str) -> str | None:
     """The same for what is no text in UTF-8."""
     for row in app_foreign.binaries():

@@ -107,11 +107,12 @@ class Service(Record, frozen=True, kw_only=True):
 class StorageObject(Record, frozen=True, kw_only=True):
     """A PersistentVolumeClaim, PersistentVolume or StorageClass.
 
-    `claim`: whom a volume belongs to; `root`: a class's export; `options`: of its mounts, at `place`.
+    `driver`: a class's provisioner, a volume's CSI driver; `claim`: whom a volume belongs to; `root`: a class's export; `options`: of its mounts, at `place`.
     """
 
     kind: str
     name: str
+    driver: str | None = None
     volume: str | None = None
     storage_class: str | None = None
     claim: str | None = None

@@ -10,6 +10,7 @@ from gdsctl.data.app_findings import remedy_for
 from gdsctl.kvcache.findings import finding, seen
 from gdsctl.kvcache.launch import Claim, Container, Volume
 from gdsctl.kvcache.stack import Draft, Edge, EdgeRoute
+from gdsctl.kvcache.stored import Stored
 from gdsctl.model.devices import Mount
 from gdsctl.model.judgement import Evidence, Finding, Route, Severity
 from gdsctl.model.node import Report
@@ -60,6 +61,12 @@ def _routes(draft: Draft, edge: Edge, node: Report, claims: Mapping[str, Claim])
     mount, why = _mount(draft, edge.path, node, claims)
     if mount is None:
         return (EdgeRoute(gpus=every, mount=None, route="unknown", because=why),)
+    return _grouped(mount, node) or (
+        EdgeRoute(gpus=every, mount=mount, route="unknown", because=f"the node has no route for {mount}"),
+    )
+
+
+def _grouped(mount: str, node: Report) -> tuple[EdgeRoute, ...]:
     groups: dict[tuple[str, str], list[Route]] = {}
     for route in node.routes:
         if route.mount == mount:
@@ -67,7 +74,14 @@ def _routes(draft: Draft, edge: Edge, node: Report, claims: Mapping[str, Claim])
     return tuple(
         EdgeRoute(gpus=tuple(route.gpu for route in routes), mount=mount, route=routes[0].route, because=because)
         for (_, because), routes in groups.items()
-    ) or (EdgeRoute(gpus=every, mount=mount, route="unknown", because=f"the node has no route for {mount}"),)
+    )
+
+
+def mounted(one: Stored, node: Report, claims: Mapping[str, Claim]) -> Stored:
+    """A claim with the routes of the node's mount that it becomes, where that mount is known."""
+    claim = claims.get(one.name) if one.kind == "PersistentVolumeClaim" else None
+    mount = _of_the_kubelet(Volume(path="", claim=one.name), claim, node) if claim is not None else None
+    return msgspec.structs.replace(one, routes=_grouped(mount, node)) if mount is not None else one
 
 
 def _mount(draft: Draft, path: str | None, node: Report, claims: Mapping[str, Claim]) -> tuple[str | None, str]:

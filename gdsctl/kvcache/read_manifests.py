@@ -265,6 +265,7 @@ def _storage(entry: Item, place: Place) -> tuple[StorageObject, ...]:
         StorageObject(
             kind=kind,
             name=entry.word("metadata", "name") or "",
+            driver=entry.word("provisioner") if kind == "StorageClass" else entry.word("spec", "csi", "driver"),
             volume=entry.word("spec", "volumeName"),
             storage_class=entry.word("spec", "storageClassName"),
             claim=entry.word("spec", "claimRef", "name"),

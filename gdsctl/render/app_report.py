@@ -8,6 +8,7 @@ from rich.text import Text
 
 from gdsctl.kvcache.app import AppReport
 from gdsctl.kvcache.stack import Edge, Stack, Tier
+from gdsctl.kvcache.stored import Stored
 from gdsctl.model.judgement import Finding
 from gdsctl.render.safe_text import safe
 
@@ -23,6 +24,8 @@ def app_report(report: AppReport, *, verbose: bool = False) -> RenderableType:
     parts: list[RenderableType] = []
     for stack in report.stacks:
         parts += _stack(stack, verbose=verbose)
+    for one in report.storage if not report.stacks else ():
+        parts += _stored(one)
     if report.findings:
         parts.append(Text("Findings", style="bold underline"))
         for finding in report.findings:
@@ -77,6 +80,23 @@ def _edge(edge: Edge, *, verbose: bool) -> list[RenderableType]:
     return told
 
 
+def _stored(one: Stored) -> list[RenderableType]:
+    head = Text(safe(f"{one.kind} {one.name}"), style="bold")
+    head.append(f"  {safe(str(one.source))}", style="dim")
+    line = Text("GDS can help: ")
+    line.append(one.gds_helps, style=_HELPS[one.gds_helps])
+    line.append(f"; {safe(one.because)}")
+    told: list[RenderableType] = [head, Padding(line, (0, 0, 0, 2))]
+    told += [
+        Padding(
+            Text(f"on this node {safe(route.mount or '')}, {len(route.gpus)} GPUs: {safe(route.because)}"), (0, 0, 0, 2)
+        )
+        for route in one.routes or ()
+    ]
+    told += [Padding(Text(f"not given: {safe(need)}", style="yellow"), (0, 0, 0, 2)) for need in one.needs]
+    return [*told, Text("")]
+
+
 def _finding(finding: Finding, *, verbose: bool) -> list[RenderableType]:
     head = Text(f"{safe(finding.subject)}: ")
     head.append(finding.severity, style=_SEVERITY[finding.severity])
@@ -88,6 +108,8 @@ def _finding(finding: Finding, *, verbose: bool) -> list[RenderableType]:
 
 
 def _answer(report: AppReport) -> Text:
+    if not report.stacks:
+        return Text("Storage alone moves no bytes: give the program's file beside this one.")
     edges = [edge for stack in report.stacks for edge in stack.edges]
     helped = {edge.gds_helps for edge in edges}
     routes = {route.route for edge in edges if edge.gds_helps == "yes" for route in edge.routes or ()}
