@@ -24,7 +24,8 @@ class Given(Record, frozen=True, kw_only=True):
     """One container. `devices`: paths in it that its device cgroup lets it open; `cdi`: qualified names of CDI devices.
 
     `toolkit`: is the NVIDIA container toolkit seen to act on NVIDIA_GDS and NVIDIA_MOFED? `plugin`, `rdma_plugin`: may a
-    device plugin, a resource driver or a CDI spec that is not at hand add devices and mounts?
+    device plugin, a resource driver or a CDI spec that is not at hand add devices and mounts? `masked`: paths that the runtime
+    covers (OCI linux.maskedPaths).
     """
 
     name: str
@@ -45,6 +46,7 @@ class Given(Record, frozen=True, kw_only=True):
     memlock_bytes: int | None = None
     io_uring: bool | None = None
     sysfs: bool = True
+    masked: tuple[str, ...] = ()
     host_network: bool | None = None
 
     @property

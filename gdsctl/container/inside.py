@@ -18,6 +18,7 @@ from gdsctl.model.unknown import Gap
 
 _CUFILE_JSON = "/etc/cufile.json"
 _ENV_PATH = "CUFILE_ENV_PATH_JSON"
+_PCI = "/sys/bus/pci/devices"
 # What is bound from here is configuration, devices or sockets, and no application's data.
 _NOT_DATA = ("/dev", "/etc", "/proc", "/run", "/sys", "/var/run")
 _KINDS = {"docker": "docker", "compose": "docker", "podman": "podman", "kubernetes": "kubernetes"}
@@ -177,7 +178,7 @@ class _Seen:
             has_udev_db=self._has("/run/udev/data", "has_udev_db", host.has_udev_db, "/run/udev"),
             has_cufile_json=self._has_cufile_json(),
             has_gpu_nodes=gpus,
-            has_sysfs=given.sysfs,
+            has_sysfs=self._has_sysfs(),
             nvidia_fs_nodes=len(nodes) if nodes is not None else host.nvidia_fs_nodes,
             rdma_nodes=self._rdma(),
             memlock_bytes=self._memlock(),
@@ -187,6 +188,19 @@ class _Seen:
             host_network=self._host_network(),
             evidence=(f"{given.place} describes the container {given.name}",),
         )
+
+    def _has_sysfs(self) -> bool | None:
+        """False where a volume or the runtime's mask lies over it; read-only is enough."""
+        bind = self._bound(_PCI)
+        over = bind is not None and holds("/sys", bind.target)
+        if not self.given.sysfs or any(holds(path, _PCI) for path in self.given.masked):
+            return False
+        if bind is None or not over or self._on_node(_PCI) == _PCI:
+            return True
+        if bind.source is None:
+            return False
+        self.gap("container", "has_sysfs", f"{bind.target} comes from {bind.source}", f"ls {quoted(bind.source)}")
+        return None
 
     def _has(self, path: str, field: str, on_host: bool | None, names: str) -> bool | None:
         bind = self._bound(path)

@@ -172,6 +172,7 @@ def _inspected(item: Item, path: str) -> Given:
         memlock_bytes=_limit(limits["memlock"].word("Soft")) if "memlock" in limits else None,
         io_uring=True if privileged else _security_opt(_texts(host.get("SecurityOpt"))),
         host_network=_shared(host.word("NetworkMode")),
+        masked=tuple(_texts(host.get("MaskedPaths"))),
     )
 
 
@@ -283,6 +284,7 @@ def _oci(item: Item, path: str) -> Given:
         io_uring=_allows(seccomp) if seccomp is not None and seccomp.is_mapping else True,
         host_network=None if any(space.word("type") == "network" for space in namespaces) else True,
         sysfs=any(mount.word("destination") in ("/sys", "/") for mount in mounts),
+        masked=tuple(_texts(linux.get("maskedPaths"))) if linux is not None else (),
     )
 
 

@@ -97,6 +97,12 @@ def test_a_container_that_lacks_nothing_goes_direct() -> None:
             set(),
         ),
         ({"Devices": [], "Privileged": True}, set(), set()),
+        # /sys: the node's own is as good, masks elsewhere do no harm, whatever else lies over it hides it
+        ({"Binds": [*docker()[0]["HostConfig"]["Binds"], "/sys:/sys:ro"]}, set(), set()),
+        ({"MaskedPaths": ["/proc/kcore", "/sys/firmware"], "ReadonlyPaths": ["/proc/sys"]}, set(), set()),
+        ({"MaskedPaths": ["/sys/bus"]}, {"container.no-sysfs", "route:/data"}, set()),
+        ({"Tmpfs": {"/sys": ""}}, {"container.no-sysfs", "route:/data"}, set()),
+        ({"Binds": [*docker()[0]["HostConfig"]["Binds"], "/srv/sys:/sys"]}, set(), {"container.no-sysfs"}),
         # NVIDIA_GDS counts for NVIDIA's runtime alone
         ({"Devices": [], "Binds": binds(NVME), "Runtime": "nvidia", "Env": ["NVIDIA_GDS=enabled"]}, set(), set()),
         (

@@ -134,6 +134,7 @@ def test_oci() -> None:
     assert found.devices == ("/dev/nvidia-fs0",)  # a node that is only bound stays closed by the cgroup
     assert (found.memlock_bytes, found.ipc_lock, found.io_uring) == (65536, False, False)
     assert found.host_network is True  # no namespace of its own
+    assert only({**OCI, "linux": {"maskedPaths": ["/sys/firmware"]}}).masked == ("/sys/firmware",)
     apart = only({**OCI, "linux": {"namespaces": [{"type": "network", "path": "/run/netns/x"}]}})
     assert apart.host_network is None  # a plugin may have put a NIC there
     assert found.gpus is None  # asked of NVIDIA's runtime, which has not been here yet
