@@ -25,7 +25,7 @@ from gdsctl.probe.report import ProbeReport, RequestRow
 from gdsctl.probe.request import Request, check, require_memory
 from gdsctl.probe.run import Progress, Timed, run
 from gdsctl.probe.sizes import words
-from gdsctl.probe.target import no_direct, own_folder, require_space
+from gdsctl.probe.target import held, no_direct, own_folder, require_space
 from gdsctl.probe.verdict import Observed, judge
 from gdsctl.source.base import Source, printable
 
@@ -228,7 +228,8 @@ def _folder(path: str, size_bytes: int) -> Iterator[str]:
     within(path, lambda: require_space(path, size_bytes))
     with own_folder(path) as folder:
         try:
-            os.close(os.open(os.path.join(folder, "direct"), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_DIRECT, 0o600))
+            with held(os.path.join(folder, "direct"), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_DIRECT):
+                pass
         except OSError as error:
             raise no_direct(path, error) from error
         yield folder
@@ -247,12 +248,9 @@ def _empty(folder: str) -> None:
 def _cached(folder: str) -> int | None:
     total = 0
     for name in os.listdir(folder):
-        descriptor = os.open(os.path.join(folder, name), os.O_RDONLY)
-        try:
-            held = cached_bytes(descriptor, os.fstat(descriptor).st_size)
-        finally:
-            os.close(descriptor)
-        if held is None:
+        with held(os.path.join(folder, name), os.O_RDONLY) as descriptor:
+            cached = cached_bytes(descriptor, os.fstat(descriptor).st_size)
+        if cached is None:
             return None
-        total += held
+        total += cached
     return total

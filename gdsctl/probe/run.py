@@ -19,7 +19,7 @@ import msgspec
 
 from gdsctl.errors import RefusedError, UsageError
 from gdsctl.probe import processes
-from gdsctl.probe.deadline import PATIENCE_S, within
+from gdsctl.probe.deadline import PATIENCE_S, Worker, within
 from gdsctl.probe.engine import (
     Direction,
     Engine,
@@ -275,7 +275,7 @@ def _threads(
             for job, order, log in zip(jobs, orders, crew.logs, strict=True)
         ]
     workers = [
-        threading.Thread(target=_work, args=(crew, job, lane), daemon=True)
+        Worker(functools.partial(_work, crew, job, lane))
         for job, lane in zip(
             jobs, lanes, strict=False
         )  # a joined lane stands for all, whose jobs differ in the file only
@@ -291,7 +291,7 @@ def _threads(
         crew.stop.now()
         crew.ready.abort()
         for worker in workers:
-            worker.join(5.0)
+            worker.ended(5.0)
     mismatches = [error.mismatch for error in crew.errors if isinstance(error, MismatchError)]
     mismatch = min(mismatches, key=lambda found: found.offset, default=None)
     others = [error for error in crew.errors if not isinstance(error, MismatchError)]
@@ -344,16 +344,14 @@ def _alone(engine: Engine, job: Job, order: Sequence[int], stop: Stop, log: Log)
         lane.close()
 
 
-def _watch(
-    crew: _Crew, workers: Sequence[threading.Thread], block: int, *, progress: Progress | None, patience_s: float
-) -> None:
+def _watch(crew: _Crew, workers: Sequence[Worker], block: int, *, progress: Progress | None, patience_s: float) -> None:
     """Until all have ended. A signal's handler runs here, in the main thread, between two looks."""
     seen, since = -1, time.perf_counter()
     crew.pauses.begin()
     for worker in workers:
-        while worker.is_alive():
-            wait_s = crew.look()
-            worker.join(wait_s)
+        ended = False
+        while not ended:
+            ended = worker.ended(wait_s := crew.look())
             since += crew.pauses.after(wait_s)
             blocks = sum(log.blocks for log in crew.logs)
             if blocks != seen:

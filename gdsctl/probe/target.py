@@ -225,10 +225,36 @@ def own_folder(path: str) -> Iterator[str]:
             except OSError as error:
                 raise refused(path, error) from error
             yield os.path.join(path, name)
+    except (KeyboardInterrupt, GdsctlError) as error:
         if within(path, lambda: _is_there(parent, name)):
-            raise RefusedError(f"{path}/{name}: could not be removed; please remove it")
+            what = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+            raise RefusedError(f"{what}; {_not_removed(path, name)}") from error
+        raise
+    else:
+        if within(path, lambda: _is_there(parent, name)):
+            raise RefusedError(_not_removed(path, name))
     finally:
         os.close(parent)
+
+
+def _not_removed(path: str, name: str) -> str:
+    return f"{path}/{name}: could not be removed; please remove it"
+
+
+@contextlib.contextmanager
+def held(path: str, flags: int, mode: int = 0o600) -> Iterator[int]:
+    """A file of an own folder, open in the block, and closed however it ends: an open file keeps NFS from removing a folder.
+
+    Raises what os.open raises, and RefusedError where it does not come back. (A signal that comes while a server is asked
+    would else be answered between os.open and whatever takes its result.)
+    """
+    found: list[int] = []
+    try:
+        within(path, lambda: found.append(os.open(path, flags | os.O_CLOEXEC, mode)))
+        yield found[0]
+    finally:
+        for descriptor in found:
+            os.close(descriptor)
 
 
 def _is_there(parent: int, name: str) -> bool:

@@ -356,3 +356,32 @@ def test_the_folder_is_removed_from_where_it_was_made(folder: Path) -> None:
         (other / "not ours").write_text("mine")
     assert os.listdir(moved) == []
     assert os.listdir(other) == ["not ours"]
+
+
+def test_what_an_interruption_leaves_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "_remove", lambda *_: None)
+    interrupted = r"^interrupted; .*/\.gdsctl-probe-[0-9a-f]{16}: could not be removed; please remove it$"
+    with pytest.raises(RefusedError, match=interrupted), target.own_folder(str(folder)):
+        raise KeyboardInterrupt
+    with pytest.raises(RefusedError, match=r"^no space; .*could not be removed"), target.own_folder(str(folder)):
+        raise RefusedError("no space")
+    assert len(os.listdir(folder)) == 2
+
+
+def test_an_interrupted_open_leaves_no_file_open(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal comes while a slow server is asked, and its handler raises before anybody has the descriptor."""
+    real = os.open
+
+    def slow(*arguments: Any) -> int:
+        made = real(*arguments)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.3)
+        return made
+
+    monkeypatch.setattr(os, "open", slow)
+    with pytest.raises(KeyboardInterrupt), target.held(str(folder / "chunk"), os.O_RDWR | os.O_CREAT):
+        pytest.fail("it went on")
+    assert (folder / "chunk").exists()
+    assert not any(
+        os.path.exists(link) and os.path.samefile(link, folder / "chunk") for link in Path("/proc/self/fd").iterdir()
+    )

@@ -14,7 +14,7 @@ from gdsctl.probe.offsets import regions
 from gdsctl.probe.posix import PosixEngine
 from gdsctl.probe.run import flush
 from gdsctl.probe.run import run as transfer
-from gdsctl.probe.target import opened, own_folder, refused, require_space
+from gdsctl.probe.target import held, opened, own_folder, refused, require_space
 from gdsctl.probe.tools.elbencho import Elbencho
 from gdsctl.probe.tools.execute import Ended, execute
 from gdsctl.probe.tools.fio import Fio
@@ -159,11 +159,11 @@ def _folder(folder: str, work: Work) -> Iterator[tuple[str, str, tuple[int, ...]
 
 def _lay_out(path: str, work: Work) -> None:
     """Write every block, so that reads find data and not holes."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise refused(path, error) from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = stack.enter_context(held(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT))
+        except OSError as error:
+            raise refused(path, error) from error
         size = work.each_bytes * work.threads
         block = work.block_bytes * max(1, _LAYOUT_BLOCK // work.block_bytes)
         for each, parts in (
@@ -174,8 +174,6 @@ def _lay_out(path: str, work: Work) -> None:
             job = Job(descriptor=descriptor, direction="write", block_bytes=each, seed=work.seed, checked=True)
             if orders:
                 transfer(PosixEngine(1), [job] * len(orders), orders)
-    finally:
-        os.close(descriptor)
 
 
 def _execute(
