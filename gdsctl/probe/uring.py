@@ -177,23 +177,18 @@ class _Slots:
         zero, one, wait, none, size = counts[0], counts[1], ctypes.c_uint(_GETEVENTS), None, ctypes.c_size_t(0)
         notes = [log.back_to_back().append for log in logs]
         tail, head = words[sq_tail], words[cq_head]
-        under_way = unsubmitted = looks = 0
-        ready = list(range(slots))
+        unsubmitted = looks = 0
         failure: TransferError | MismatchError | None = None
         full, filling = False, clock() < stop.at
-        while True:
-            if filling:
-                for slot in ready:
-                    if (offset := next(streams[slot], None)) is None:
-                        continue
-                    sqes[slot * _SQE_WORDS + 1] = offset
-                    words[array + (tail & sq_mask)] = slot
-                    tail = (tail + 1) & 0xFFFFFFFF
-                    unsubmitted += 1
-                    under_way += 1
-                words[sq_tail] = tail
-            if not under_way:
-                break
+        for slot, stream in enumerate(streams) if filling else ():
+            if (offset := next(stream, None)) is not None:
+                sqes[slot * _SQE_WORDS + 1] = offset
+                words[array + (tail & sq_mask)] = slot
+                tail = (tail + 1) & 0xFFFFFFFF
+                unsubmitted += 1
+        words[sq_tail] = tail
+        under_way = unsubmitted
+        while under_way:
             while unsubmitted > at_once:
                 if (taken := enter(number, descriptor, counts[at_once], zero, zero, none, size)) <= 0:
                     break
@@ -201,22 +196,29 @@ class _Slots:
             taken = enter(number, descriptor, counts[unsubmitted], one, wait, none, size)
             unsubmitted -= taken if taken >= 0 else self._once_more(unsubmitted)
             now = clock()
+            if now >= stop.at:
+                filling = False
             end = words[cq_tail]
-            ready.clear()
             while head != end:
                 at = cqes + (head & cq_mask) * 4
-                slot, result = words[at], words[at + 2]
+                slot = words[at]
                 head = (head + 1) & 0xFFFFFFFF
                 notes[slot](now)
-                ready.append(slot)
-                if result != block:
-                    failure = _earlier(failure, _failure(sqes[slot * _SQE_WORDS + 1], result))
+                if words[at + 2] != block:
+                    failure = _earlier(failure, _failure(sqes[slot * _SQE_WORDS + 1], words[at + 2]))
+                    filling = False
+                if filling and (offset := next(streams[slot], None)) is not None:
+                    sqes[slot * _SQE_WORDS + 1] = offset
+                    words[array + (tail & sq_mask)] = slot
+                    tail = (tail + 1) & 0xFFFFFFFF
+                    unsubmitted += 1
+                else:
+                    under_way -= 1
             words[cq_head] = head
-            under_way -= len(ready)
+            words[sq_tail] = tail
             looks += 1
-            full = full or (looks % _LOOKS == 0 and any(log.full for log in logs))
-            if full or failure is not None or now >= stop.at:
-                filling = False
+            if looks % _LOOKS == 0 and any(log.full for log in logs):
+                full, filling = True, False
         if failure is not None:
             raise failure
         return full
