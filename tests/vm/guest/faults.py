@@ -22,7 +22,7 @@ ONCE = ("--rw", "write", "--bs", "64k", "--size", "400M")
 CHECKED = ("--bs", "64k", "--size", "16M", "--verify")
 
 _GONE = "echo 1 >/sys/bus/pci/devices/$(address {0})/remove"
-_BACK = 'umount -l /mnt/xfs 2>/dev/null || true; echo 1 >/sys/bus/pci/rescan; for _ in $(seq 100); do [ -b "$(disk {0})" ] && break; sleep 0.1; done'
+_BACK = 'umount -l /mnt/xfs 2>/dev/null || true; echo 1 >/sys/bus/pci/rescan; for _ in $(seq 600); do [ -b "$(disk {0})" ] && break; sleep 0.1; done'
 
 
 class Fault(NamedTuple):

@@ -100,8 +100,12 @@ becomes() {  # error | flakey 'UP DOWN FEATURES' | delay MS: what the device `fa
 }
 
 fill() {  # FOLDER MIB: leave so much free
-    local free; free=$(df -B1M --output=avail "$1" | tail -1)
-    fallocate -l "$((free - $2))M" "$1/fill"
+    local free tries  # others write meanwhile
+    for tries in $(seq 20); do
+        free=$(df -B1M --output=avail "$1" | tail -1)
+        if fallocate -l "$((free - $2))M" "$1/fill"; then return 0; fi
+    done
+    return 1
 }
 
 quota() {  # FOLDER: 16 MiB for nobody, on XFS
@@ -119,7 +123,7 @@ make() {  # KIND
     xfs) mkfs.xfs -q -f "$d"; mount -t xfs "$d" "/mnt/$1" ;;
     xfs-quota) mkfs.xfs -q -f "$d"; mount -t xfs -o uquota "$d" "/mnt/$1" ;;
     faulty-*) mapped faulty; "mkfs.${1#faulty-}" -q /dev/mapper/faulty; mount /dev/mapper/faulty "/mnt/$1" ;;
-    ext4) mkfs.ext4 -q -F "$d"; mount -t ext4 -o data=ordered "$d" "/mnt/$1" ;;
+    ext4) mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$d"; mount -t ext4 -o data=ordered "$d" "/mnt/$1" ;;
     ext4-journal) mkfs.ext4 -q -F "$d"; mount -t ext4 -o data=journal "$d" "/mnt/$1" ;;
     ext3) mkfs.ext3 -q -F "$d"; mount -t ext3 "$d" "/mnt/$1" ;;
     btrfs) mkfs.btrfs -q -f "$d"; mount -t btrfs "$d" "/mnt/$1" ;;
