@@ -158,7 +158,7 @@ def probe(request: Request, source: Source, node: Report, *, progress: Progress 
         bytes=timed.bytes,
         seconds=last.seconds,
         throughput_gbs=last.throughput_gbs,
-        iops=round(timed.bytes / shape.chunk_bytes / timed.seconds, 1),
+        iops=round(timed.bytes / shape.chunk_bytes / last.seconds, 1),
         latency_us=last.latency_us,
         cpu_seconds_per_gb=round(timed.cpu_seconds / timed.bytes * 1e9, 4),
         stability=stability(timed.series_gbs),

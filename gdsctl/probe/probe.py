@@ -334,6 +334,7 @@ def _observed(setting: _Setting, timed: Timed, direction: Direction, added: Read
         blocks=moved,
         distinct_bytes=min(sum(side.moved_blocks for side in timed.sides.values()) * timed.block_bytes, size),
         direct=all(fcntl.fcntl(target.descriptor, fcntl.F_GETFL) & os.O_DIRECT for target in setting.targets),
+        others_file=not all(target.own for target in setting.targets),
         counters=added,
         compat_allowed=engine.compat_allowed,
         c2c=_c2c(setting.node, setting.chosen.addresses) if gpus else None,

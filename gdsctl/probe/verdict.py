@@ -19,6 +19,10 @@ Confidence = Literal["certain", "likely", "unknown"]
 # A file system reads and writes a little for itself; other processes use the same devices and ports.
 _CACHE_UNTOUCHED, _CACHE_USED = 0.01, 0.05
 _ALL, _MUCH_MORE = 0.98, 1.5
+_INFINITE = float("inf")
+_PASSES = 2
+"""Over the file: the second of a buffered read moves nothing."""
+
 _CONTRADICTS, _HARDLY_BY_CHANCE = 0.9, 1.1
 
 
@@ -44,7 +48,7 @@ class Observed(Record, frozen=True, kw_only=True):
     """All that is known of one run.
 
     `bytes`, `blocks`: moved; `distinct_bytes`: of the file, each counted once; `direct`: O_DIRECT is set on the open
-    file; `compat_allowed`: by the configuration the library ran with; `c2c`: is the GPU joined to the CPU by NVLink-C2C;
+    file; `others_file`: it was there before, so that others may read it; `compat_allowed`: by the configuration the library ran with; `c2c`: is the GPU joined to the CPU by NVLink-C2C;
     `below`: what lies below the file system;
     `user_rdma`: does the file system register GPU memory with the NIC itself.
     """
@@ -56,6 +60,7 @@ class Observed(Record, frozen=True, kw_only=True):
     distinct_bytes: int
     direct: bool | None = True
     direct_from: str = "fcntl(F_GETFL)"
+    others_file: bool = False
     compat_allowed: bool | None = None
     c2c: bool | None = None
     below: Stack = Stack()
@@ -135,6 +140,23 @@ def _resident(seen: Observed) -> bool:
     return resident is not None and resident >= _CACHE_USED * seen.distinct_bytes > 0
 
 
+def _read_by_others(seen: Observed) -> bool:
+    """Could another program have brought the file into the page cache?"""
+    return seen.host and seen.others_file and seen.direction == "read" and _through_cache(seen)
+
+
+def _moved_again(seen: Observed) -> bool:
+    """Did the storage move each pass anew, though all of the file stood in the page cache by then?"""
+    resident = seen.counters.resident_bytes
+    passes = seen.bytes / seen.distinct_bytes if seen.distinct_bytes else 0.0
+    return (
+        passes >= _PASSES
+        and resident is not None
+        and resident >= _ALL * seen.distinct_bytes
+        and _storage_between(seen, _ALL, _INFINITE)
+    )
+
+
 def _untouched(seen: Observed) -> bool:
     return seen.cached is not None and seen.cached < _CACHE_UNTOUCHED
 
@@ -185,8 +207,6 @@ class Row(NamedTuple):
     confidence: Confidence
     because: str
 
-
-_INFINITE = float("inf")
 
 TABLE: tuple[Row, ...] = (
     # --- nothing to judge
@@ -244,8 +264,16 @@ TABLE: tuple[Row, ...] = (
     ),
     # --- host memory (posix, bounce)
     Row(
+        "host-buffered-perhaps",
+        lambda o: _read_by_others(o) and not _moved_again(o),
+        "mixed",
+        "likely",
+        "O_DIRECT was asked for, but the bytes stand in the page cache: the file system served it buffered, or another program"
+        " read the file meanwhile; a --duration of several passes tells them apart",
+    ),
+    Row(
         "host-buffered",
-        lambda o: o.host and _through_cache(o),
+        lambda o: o.host and _through_cache(o) and not _read_by_others(o),
         "mixed",
         "certain",
         "O_DIRECT was asked for, but the bytes stand in the page cache: the file system served it buffered",
@@ -279,6 +307,14 @@ TABLE: tuple[Row, ...] = (
         "mixed",
         "certain",
         "the file is direct, and the loop device below asks for direct I/O, but its file came to stand in the page cache",
+    ),
+    Row(
+        "host-cached-by-others",
+        lambda o: _read_by_others(o) and _moved_again(o),
+        "host-direct",
+        "likely",
+        "the storage moved the file as often as it was read, though it came to stand in the page cache, which would have"
+        " answered: another program read it meanwhile",
     ),
     Row(
         "host-written-through-cache",
@@ -553,7 +589,9 @@ def told(seen: Observed) -> tuple[PathEvidence, ...]:
     if seen.cached is None:
         add("page cache", "not known", "mincore(2)", "nothing: the kernel tells owners only")
     else:
-        says = {True: "untouched", False: "went through it"}.get(_untouched(seen) or not _through_cache(seen), "")
+        says = "untouched"
+        if _through_cache(seen):
+            says = "went through it, or another program's reads did" if _read_by_others(seen) else "went through it"
         value = f"{words(counters.cached_bytes or 0)} of {words(seen.distinct_bytes)}"
         add("page cache holds of the file", value, "mincore(2)", says)
     if seen.host and seen.dirtied is not None:

@@ -80,6 +80,12 @@ CASES: dict[str, tuple[Observed, str, str]] = {
         "unknown",
         "unknown",
     ),
+    # An existing file, read once: the device moves as many bytes for a buffered read.
+    "host-buffered-perhaps": (
+        seen(counters={"cached_bytes": BYTES, "resident_bytes": BYTES, "device_bytes": BYTES}, others_file=True),
+        "mixed",
+        "likely",
+    ),
     # A tmpfs, or ext4 with data=journal: O_DIRECT was accepted and ignored.
     "host-buffered": (seen(counters={"cached_bytes": BYTES}), "mixed", "certain"),
     # The flag is not on the open file.
@@ -100,6 +106,16 @@ CASES: dict[str, tuple[Observed, str, str]] = {
         ),
         "mixed",
         "certain",
+    ),
+    # An existing file, read three times over: buffered, the second and third time would have moved nothing.
+    "host-cached-by-others": (
+        seen(
+            counters={"cached_bytes": BYTES, "resident_bytes": BYTES, "device_bytes": 3 * BYTES + MIB},
+            bytes=3 * BYTES,
+            others_file=True,
+        ),
+        "host-direct",
+        "likely",
     ),
     # ext3 filling a hole: written into the page cache, flushed, and dropped from it; mincore sees none of that.
     "host-written-through-cache": (
