@@ -106,9 +106,10 @@ def check(request: Request) -> None:
         raise UsageError(f"{len(request.cases)} combinations of --bs, --threads and --iodepth; {_MOST_CASES} at most")
     large = max(request.cases, key=lambda case: case.block_bytes * case.threads, default=None)
     if large is None or request.size_bytes < large.block_bytes * large.threads:
-        block = f"{'block' if request.workload is None else 'chunk'} of {words(large.block_bytes)}" if large else "block"
+        what = "block" if request.workload is None else "chunk"
+        least = f"one {what} of {words(large.block_bytes)}" if large else "a block"
         each = f" for each of {large.threads} threads" if large and large.threads > 1 else ""
-        raise UsageError(f"--size {words(request.size_bytes)} is less than one {block}{each}")
+        raise UsageError(f"--size {words(request.size_bytes)} is less than {least}{each}")
     if request.verify and request.allow_existing:
         raise UsageError("--verify needs contents that the probe wrote; it does not go with --allow-existing")
     require_memory(max(case.threads * memory_bytes(case.block_bytes * case.iodepth) for case in request.cases))
