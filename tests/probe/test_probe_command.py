@@ -334,7 +334,7 @@ def test_an_existing_file_that_is_shorter(folder: Path) -> None:
 
 def test_a_place_that_is_not_there(folder: Path) -> None:
     """As for --output and --plot the system refuses; what is read to be understood is another thing: 4."""
-    places = [[folder / "nosuch"], [folder, "--output", folder / "nosuch" / "x"]]
+    places: list[list[str | Path]] = [[folder / "nosuch"], [folder, "--output", folder / "nosuch" / "x"]]
     if importlib.util.find_spec("matplotlib"):
         places.append([folder, "--plot", folder / "nosuch" / "x.svg"])
     for arguments in places:
