@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gdsctl.data import app_edges, app_options
+from gdsctl.data.app_edges import Memory
 from gdsctl.data.app_names import deprecated
 from gdsctl.data.app_versions import unknown_to
 from gdsctl.errors import InputError
@@ -111,7 +112,7 @@ def recognise(launch: Launch) -> list[Draft]:
     found = found or [_Steps(launch).draft(launch, name, None) for name in _program(launch) if hidden]
     if hidden and found:
         first, *rest = found
-        edges = tuple(_hidden(why) for _, why in hidden)
+        edges = tuple(_untold("gpu", why, source="the file itself") for _, why in hidden)
         stack = msgspec.structs.replace(first.stack, edges=(*first.stack.edges, *edges))
         return [msgspec.structs.replace(first, stack=stack), *rest]
     return found
@@ -127,15 +128,17 @@ def _program(launch: Launch) -> list[str]:
     return [name for name, (program, modules) in known.items() if _runs(launch, program, modules) is not None][:1]
 
 
-def _hidden(why: str) -> Edge:
+def _untold(from_: Memory, because: str, *, path: str | None = None, source: str = "") -> Edge:
+    """Bytes to a file, of which nothing else is known."""
     return Edge(
-        from_="gpu",
+        from_=from_,
         to="file",
         api="unknown",
         medium="unknown",
+        path=path,
         gds_helps="unknown",
-        because=why,
-        source="the file itself",
+        because=because,
+        source=source,
     )
 
 
@@ -255,18 +258,8 @@ class _Steps:
         groups = app_edges.edges(shape, backend, self.versions)
         self.edges += [edge(rows, path) for rows in groups]
         if not groups:
-            self.edges.append(
-                Edge(
-                    from_="dram",
-                    to="file",
-                    api="unknown",
-                    medium="unknown",
-                    path=path,
-                    gds_helps="unknown",
-                    because=f"no table knows {shape} with {backend or 'no backend'}: what it does with the bytes is not known",
-                    source="",
-                )
-            )
+            because = f"no table knows {shape} with {backend or 'no backend'}: what it does with the bytes is not known"
+            self.edges.append(_untold("dram", because, path=path))
         if tier is not None:
             self.tiers.append(tier)
 

@@ -102,6 +102,11 @@ class Block(Record, frozen=True, kw_only=True):
         return min(links, default=None)
 
 
+def lasts(source: str) -> bool:
+    """Does a mount's source name its device so that it is found after each boot? The kernel numbers devices as they come."""
+    return "=" in source or source.startswith("/dev/disk/by-")
+
+
 class Backing(Record, frozen=True, kw_only=True):
     """What a mount's bytes rest on. `nvme`: controller names; `nics`: RDMA device or netdev names; `server`: as mounted."""
 

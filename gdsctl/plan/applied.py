@@ -33,8 +33,7 @@ def with_lnet(node: Node, plan: LnetPlan) -> Node:
         else mount
         for mount in node.mounts
     )
-    module = node.modules.get(lnet.MODULE)
-    before = () if node.lnet is None and module is not None and module.loaded is False else node.lnet
+    before = lnet.known(node)
     return _replace(node, mounts=mounts_then, lnet=None if before is None else (*before, *plan.nis))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gdsctl.model.devices import LnetNi, Mount, Nic
+from gdsctl.model.node import Node
 from gdsctl.model.shell import quoted, sed_literal
 from gdsctl.parse import lnet
 from gdsctl.plan.context import Context
@@ -98,7 +99,7 @@ def desire(context: Context) -> LnetPlan:
                 set(_of_options(option.value, net)) == {one.netdev for one in wanted} for option in deciding
             )
             shown = ", ".join(f"{option.name}={option.value} in {option.place}" for option in deciding)
-            if by_options and not known(context):
+            if by_options and not known(context.node):
                 told.append(f"{wish.target}: no lnetctl step, for {shown} brings up the NICs that the intent names")
             else:
                 told.append(
@@ -130,12 +131,12 @@ def waiting(wishes: Iterable[MountPlan], plan: LnetPlan) -> tuple[MountPlan, ...
     )
 
 
-def known(context: Context) -> tuple[LnetNi, ...] | None:
+def known(node: Node) -> tuple[LnetNi, ...] | None:
     """LNet's interfaces today: none where its module is not loaded; None: not read."""
-    module = context.node.modules.get(MODULE)
-    if context.node.lnet is None and module is not None and module.loaded is False:
+    module = node.modules.get(MODULE)
+    if node.lnet is None and module is not None and module.loaded is False:
         return ()
-    return context.node.lnet
+    return node.lnet
 
 
 def _source(wish: MountIntent, mount: Mount | None) -> str | None:
@@ -146,7 +147,7 @@ def _source(wish: MountIntent, mount: Mount | None) -> str | None:
 
 def _lacking(context: Context, net: str, named: tuple[Nic, ...]) -> tuple[Nic, ...]:
     """Of the named NICs those that the network lacks; none where it has others, which the plan takes from no mount."""
-    there = known(context)
+    there = known(context.node)
     own = {lnet.address_of(ni.nid) for ni in there or () if ni.net == net}
     if own - {address for nic in named for address in nic.ipv4}:
         return ()

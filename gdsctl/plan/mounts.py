@@ -11,7 +11,7 @@ import msgspec
 
 from gdsctl.data import filesystems
 from gdsctl.data.mount_advice import advice
-from gdsctl.model.devices import Backing, FstabEntry, Mount, Nic
+from gdsctl.model.devices import Backing, FstabEntry, Mount, Nic, lasts
 from gdsctl.model.shell import fstab_field, quoted
 from gdsctl.parse import lnet, nfs_options
 from gdsctl.plan import nvme_of
@@ -166,7 +166,7 @@ class MountPlan(Record, frozen=True, kw_only=True):
     @property
     def by_name(self) -> str:
         """Why a device stands by its name, empty where it does not."""
-        if self.device is None or self.lasting_name or "=" in self.source or self.source.startswith("/dev/disk/by-"):
+        if self.device is None or self.lasting_name or lasts(self.source):
             return ""
         return "; by the device's name, since udev tells no UUID of it: look with blkid"
 

@@ -143,6 +143,8 @@ class _Slots:
         self._block = jobs[0].block_bytes
         self.ring = _Ring(len(jobs))
         fixed = self.ring.register(memory.address(), self._block * len(jobs))
+        self.counts = [ctypes.c_uint(count) for count in range(len(jobs) + 1)]
+        self._fixed = ctypes.c_long(_ENTER), ctypes.c_uint(self.ring.descriptor), ctypes.c_size_t(0)
         self._read, self._write = (_READ_FIXED, _WRITE_FIXED) if fixed else (_READ, _WRITE)
         for slot, job in enumerate(jobs):
             at = slot * _SQE_WORDS
@@ -169,12 +171,11 @@ class _Slots:
         done. Returns True where it ended for a full log and is to be called again; raises TransferError.
         """
         ring, block, clock = self.ring, self._block, time.perf_counter_ns
-        words, sqes, slots = ring.words, ring.sqes, len(streams)
+        words, sqes = ring.words, ring.sqes
         array, sq_mask, sq_tail = ring.sq_array, ring.sq_mask, ring.sq_tail
         cqes, cq_mask, cq_tail, cq_head = ring.cqes, ring.cq_mask, ring.cq_tail, ring.cq_head
-        enter, number, descriptor = _quick.syscall, ctypes.c_long(_ENTER), ctypes.c_uint(ring.descriptor)
-        counts = [ctypes.c_uint(count) for count in range(slots + 1)]
-        zero, one, wait, none, size = counts[0], counts[1], ctypes.c_uint(_GETEVENTS), None, ctypes.c_size_t(0)
+        enter, counts, (number, descriptor, size) = _quick.syscall, self.counts, self._fixed
+        one, wait, none = counts[1], ctypes.c_uint(_GETEVENTS), None
         notes = [log.back_to_back().append for log in logs]
         tail, head = words[sq_tail], words[cq_head]
         unsubmitted = looks = 0
@@ -189,10 +190,8 @@ class _Slots:
         words[sq_tail] = tail
         under_way = unsubmitted
         while under_way:
-            while unsubmitted > at_once:
-                if (taken := enter(number, descriptor, counts[at_once], zero, zero, none, size)) <= 0:
-                    break
-                unsubmitted -= taken
+            if unsubmitted > at_once:
+                unsubmitted = self.ahead(unsubmitted, at_once)
             taken = enter(number, descriptor, counts[unsubmitted], one, wait, none, size)
             unsubmitted -= taken if taken >= 0 else self._once_more(unsubmitted)
             now = clock()
@@ -222,6 +221,16 @@ class _Slots:
         if failure is not None:
             raise failure
         return full
+
+    def ahead(self, unsubmitted: int, at_once: int) -> int:
+        """Submit what is beyond `at_once`, so many by a call and without waiting; returns how many are left."""
+        number, descriptor, size = self._fixed
+        part, zero = self.counts[at_once], self.counts[0]
+        while unsubmitted > at_once:
+            if (taken := _quick.syscall(number, descriptor, part, zero, zero, None, size)) <= 0:
+                break
+            unsubmitted -= taken
+        return unsubmitted
 
     def _once_more(self, count: int) -> int:
         """io_uring_enter again, as it failed: how many it took, or why not (TransferError)."""
@@ -308,7 +317,7 @@ class QueueLane:
         checked, mixed, paced = self._job.checked, self._job.read_percent is not None, bool(self._job.every_ns)
         pace, reads = self._pace, [self._job.direction == "read"] * slots
         noted = [(side.ends.append, side.latencies.append) for side in (log.split() if mixed else log, log)]
-        counts = [ctypes.c_uint(number) for number in range(slots + 1)]
+        counts = self._slots.counts
         done = 0
         enter, number = _libc.syscall, ctypes.c_long(_ENTER)
         descriptor, one, flags, none = ctypes.c_uint(ring.descriptor), ctypes.c_uint(1), ctypes.c_uint(_GETEVENTS), None
@@ -355,10 +364,7 @@ class QueueLane:
                 now = clock()
                 for slot in filled:
                     begun[slot] = now
-            while unsubmitted > at_once:
-                if (taken := enter(number, descriptor, counts[at_once], counts[0], counts[0], none, size)) <= 0:
-                    break
-                unsubmitted -= taken
+            unsubmitted = self._slots.ahead(unsubmitted, at_once)
             if paced and free and more:
                 limit[0], limit[1] = divmod(max(1, min(pace.due, stop.at) - clock()), 1_000_000_000)
                 taken = enter(number, descriptor, counts[unsubmitted], one, until_flags, until, until_size)

@@ -48,9 +48,8 @@ class Observed(Record, frozen=True, kw_only=True):
     """All that is known of one run.
 
     `bytes`, `blocks`: moved; `distinct_bytes`: of the file, each counted once; `direct`: O_DIRECT is set on the open
-    file; `others_file`: it was there before, so that others may read it; `compat_allowed`: by the configuration the library ran with; `c2c`: is the GPU joined to the CPU by NVLink-C2C;
-    `below`: what lies below the file system;
-    `user_rdma`: does the file system register GPU memory with the NIC itself.
+    file; `others_file`: it was there before, so that others may read it; `compat_allowed`: by the configuration the library
+    ran with; `c2c`: is the GPU joined to the CPU by NVLink-C2C; `below`: what lies below the file system; `user_rdma`: does the file system register GPU memory with the NIC itself.
     """
 
     engine: Literal["posix", "bounce", "cufile"]

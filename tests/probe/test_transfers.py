@@ -7,7 +7,7 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,6 @@ from gdsctl.probe.engine import Job, Lane, Log, OneAtATime, Stop, Uncounted
 from gdsctl.probe.pattern import Pattern
 from gdsctl.probe.posix import HostBuffer, PosixEngine
 from gdsctl.probe.run import run
-from gdsctl.probe.target import create
 
 BLOCK = 16384
 BLOCKS = 64
@@ -27,19 +26,14 @@ SEED = 5
 
 
 @pytest.fixture
-def descriptor(tmp_path: Path) -> Iterator[int]:
+def descriptor(nameless: int) -> int:
     """A file of 64 blocks of the pattern."""
-    try:
-        made, _ = create(str(tmp_path))
-    except RefusedError:
-        pytest.skip("the temporary folder's file system has no O_DIRECT")
     pattern = Pattern(SEED, BLOCK)
     buffer = HostBuffer(BLOCK)
     for offset in range(0, BLOCKS * BLOCK, BLOCK):
         buffer.load(pattern.block(offset))
-        assert os.pwritev(made, [buffer.view], offset) == BLOCK
-    yield made
-    os.close(made)
+        assert os.pwritev(nameless, [buffer.view], offset) == BLOCK
+    return nameless
 
 
 @pytest.fixture(params=[1, 4], ids=["preadv", "io_uring"])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gdsctl.assess.rule import Fail, Rule, Scope, Verdict
 from gdsctl.assess.system_mounts import is_system
 from gdsctl.assess.view import View
-from gdsctl.model.devices import Mount
+from gdsctl.model.devices import Mount, lasts
 from gdsctl.model.judgement import Evidence, Remedy
 from gdsctl.model.shell import quoted
 
@@ -68,7 +68,7 @@ def _device(view: View, mount: Mount) -> tuple[str, str]:
     if block is not None and block.lasting_name:
         return block.lasting_name, ""
     source = mount.source or f"/dev/{mount.device}"
-    if "=" in source or source.startswith("/dev/disk/by-"):
+    if lasts(source):
         return source, ""
     return (
         source,
